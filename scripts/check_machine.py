@@ -22,9 +22,13 @@ def missing() -> list[str]:
     header = Path(sysconfig.get_path("include"), "Python.h")
     lines = []
     if sys.version_info < (3, 11):  # noqa: UP036 - this script runs before anything has checked it
-        lines.append(f"expected Python >= 3.11, got {version} ({sys.executable}): make PYTHON=/path/to/python3.11")
+        lines.append(
+            f"expected Python >= 3.11, got {version} ({sys.executable}): make PYTHON=/path/to/python3.11"
+        )
     if importlib.util.find_spec("ensurepip") is None:
-        lines.append(f"expected the module ensurepip in {sys.executable}: apt-get install python{version}-venv")
+        lines.append(
+            f"expected the module ensurepip in {sys.executable}: apt-get install python{version}-venv"
+        )
     if not header.is_file():
         lines.append(f"expected Python's C headers at {header}: apt-get install python{version}-dev")
     if shutil.which(compiler()) is None:
