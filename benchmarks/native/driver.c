@@ -4,8 +4,9 @@
  *   largest                     largest size in bytes that the peer caches (0: no limit)
  *   hot SIZE PAIRS              ns for an allocate+free of SIZE bytes
  *   live COUNT SIZE             have COUNT live blocks of SIZE bytes
- *   churn PAIRS SEED            ns for a free+allocate of a random one of them
- *   threads SIZE0 SIZE1 PAIRS   ns a pair of thread 0 alone, then pairs per ns of both at once times that
+ *   churn DEPTH SEED PAIRS      free DEPTH random ones of them, allocate as many; ns for a free+allocate
+ *   threads SIZE0 SIZE1 PAIRS   ns for a pair in a thread of its own (mean of both sizes), and the pairs
+ *                               that two threads at once get done for each one of one thread
  *   quit
  *
  * The caller sends the same command to each peer in turn, a few milliseconds each, so that slow phases
@@ -105,20 +106,34 @@ static void draw_order(uint64_t seed) {
     blocks.position = 0;
 }
 
-static void churn_pairs(size_t pairs) {
-    for (size_t i = 0; i < pairs; i++) {
-        uint32_t which = blocks.order[blocks.position++ & (SEQUENCE - 1)];
-        peer_free(blocks.pointers[which]);
-        blocks.pointers[which] = escape(peer_allocate(blocks.size));
+/* A block may be drawn twice in one go: its place is null between free and allocate. */
+static void churn_go(const uint32_t *which, size_t depth) {
+    for (size_t i = 0; i < depth; i++)
+        if (blocks.pointers[which[i]]) {
+            peer_free(blocks.pointers[which[i]]);
+            blocks.pointers[which[i]] = NULL;
+        }
+    for (size_t i = 0; i < depth; i++)
+        if (!blocks.pointers[which[i]])
+            blocks.pointers[which[i]] = escape(peer_allocate(blocks.size));
+}
+
+static void churn_pairs(size_t depth, size_t pairs) {
+    for (size_t done = 0; done < pairs; done += depth) {
+        if (blocks.position + depth > SEQUENCE)
+            blocks.position = 0;
+        churn_go(blocks.order + blocks.position, depth);
+        blocks.position += depth;
     }
 }
 
-static double churn(size_t pairs, uint64_t seed) {
+static double churn(size_t depth, uint64_t seed, size_t pairs) {
     if (blocks.seed != seed)
         draw_order(seed);
-    churn_pairs(pairs / 10 + 1);
+    pairs = (pairs + depth - 1) / depth * depth;
+    churn_pairs(depth, pairs / 10 + 1);
     double start = now(CLOCK_THREAD_CPUTIME_ID);
-    churn_pairs(pairs);
+    churn_pairs(depth, pairs);
     return (now(CLOCK_THREAD_CPUTIME_ID) - start) / (double)pairs;
 }
 
@@ -144,13 +159,13 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Pairs per nanosecond of `count` threads at once. */
-static double throughput(int count, size_t size0, size_t size1, size_t pairs) {
+/* Pairs per nanosecond of `count` threads at once, each with its own size, on its own core. */
+static double throughput(int count, const size_t *sizes, size_t pairs) {
     atomic_int waiting = count;
     bench_worker workers[2];
     pthread_t threads[2];
     for (int i = 0; i < count; i++) {
-        workers[i] = (bench_worker){i, i ? size1 : size0, pairs, &waiting, 0};
+        workers[i] = (bench_worker){i, sizes[i], pairs, &waiting, 0};
         if (pthread_create(&threads[i], NULL, work, &workers[i]))
             fail("pthread_create");
     }
@@ -162,31 +177,36 @@ static double throughput(int count, size_t size0, size_t size1, size_t pairs) {
     return sum;
 }
 
-/* --- commands --------------------------------------------------------------------------------- */
-
-static void answer(double value) {
-    printf("%.6g\n", value);
-    fflush(stdout);
+static void threads(const size_t *sizes, size_t pairs, double *nanoseconds, double *ratio) {
+    double first = throughput(1, sizes, pairs), second = throughput(1, sizes + 1, pairs);
+    double both = throughput(2, sizes, pairs);
+    *nanoseconds = (1 / first + 1 / second) / 2;
+    *ratio = both / ((first + second) / 2);
 }
+
+/* --- commands --------------------------------------------------------------------------------- */
 
 static int serve(const char *line) {
     size_t a, b, c;
-    if (!strncmp(line, "version", 7))
-        printf("%s\n", peer_version()), fflush(stdout);
-    else if (!strncmp(line, "largest", 7))
-        answer((double)peer_largest());
-    else if (sscanf(line, "hot %zu %zu", &a, &b) == 2)
-        answer(hot(a, b));
-    else if (sscanf(line, "live %zu %zu", &a, &b) == 2)
-        live(a, b), answer((double)a);
-    else if (sscanf(line, "churn %zu %zu", &a, &b) == 2)
-        answer(churn(a, b));
-    else if (sscanf(line, "threads %zu %zu %zu", &a, &b, &c) == 3) {
-        double one = throughput(1, a, b, c);
-        printf("%.6g %.6g\n", 1 / one, throughput(2, a, b, c) / one), fflush(stdout);
-    } else
+    if (!strncmp(line, "version", 7)) {
+        printf("%s\n", peer_version());
+    } else if (!strncmp(line, "largest", 7)) {
+        printf("%zu\n", peer_largest());
+    } else if (sscanf(line, "hot %zu %zu", &a, &b) == 2) {
+        printf("%.6g\n", hot(a, b));
+    } else if (sscanf(line, "live %zu %zu", &a, &b) == 2) {
+        live(a, b);
+        printf("%zu\n", a);
+    } else if (sscanf(line, "churn %zu %zu %zu", &a, &b, &c) == 3 && a && a <= SEQUENCE && blocks.count) {
+        printf("%.6g\n", churn(a, b, c));
+    } else if (sscanf(line, "threads %zu %zu %zu", &a, &b, &c) == 3) {
+        double nanoseconds, ratio;
+        threads((const size_t[]){a, b}, c, &nanoseconds, &ratio);
+        printf("%.6g %.6g\n", nanoseconds, ratio);
+    } else {
         return 0;
-    return 1;
+    }
+    return !fflush(stdout);
 }
 
 int main(void) {
