@@ -14,7 +14,7 @@ SWITCHES := $(foreach name,SANITIZE COVERAGE DEBUG STATISTICS,$(name)=$(TARGETME
 export TARGETMEM_SANITIZE TARGETMEM_COVERAGE TARGETMEM_DEBUG TARGETMEM_STATISTICS
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test native lint format bench-smoke bench clean FORCE
+.PHONY: help build demo test native lint format bench-smoke bench wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help: ## list the goals
@@ -45,6 +45,9 @@ bench-smoke: $(VENV)/.bench ## run every benchmark once, briefly: does it still 
 
 bench: $(VENV)/.bench ## measure against the peers, side by side; prints tables, writes JSON
 	$(BIN)/python -m benchmarks
+
+wheel: build ## build the wheel from the source archive, install it elsewhere and try it
+	$(BIN)/python scripts/check_wheel.py
 
 clean: ## remove everything that was built
 	rm -rf build dist .venv* .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info src/targetmem/*.so
