@@ -34,13 +34,13 @@ def compare(settings: Settings) -> Iterator[Figure]:
     names = case_names()
     ratios: dict[str, list[float]] = {name: [] for name in names}
     times: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    repeats = settings.rounds(15)
+    repeats = settings.rounds(25)
     for repeat in range(repeats):
         progress(f"NumPy plain and pooled, pair {repeat + 1} of {repeats}")
         with ExitStack() as stack:
             both = [stack.enter_context(Server(mode, [*WORKER, mode])) for mode in ("plain", "pooled")]
             for name in names:
-                answers = measure(both, f"case {name} {{count}}", settings, 11, 1.5e6)
+                answers = measure(both, f"case {name} {{count}}", settings, 5, 2e6)
                 ratios[name].append(ratio(answers, "pooled", "plain"))
                 times[name].append(column(answers))
     for name in names:

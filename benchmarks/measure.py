@@ -142,8 +142,10 @@ def ratio(answers: Mapping[str, list[list[float]]], over: str, under: str, index
 
 def calibrate(contender: Contender, command: str, nanoseconds: float) -> str:
     """Fill the number of repetitions into a command (at {count}) so that it takes that long."""
-    once = max(contender.ask(command.format(count=200))[0], 0.5)
-    count = max(100, int(nanoseconds / once))
+    count = 10
+    for share in (0.1, 1.0):  # ten repetitions tell too little of a short one
+        once = max(contender.ask(command.format(count=count))[0], 0.5)
+        count = max(10, int(share * nanoseconds / once))
     return command.format(count=count)
 
 
