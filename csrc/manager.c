@@ -1,0 +1,351 @@
+/* manager.c - the public calls: allocate, free, resize, trim; what each does when the hot path cannot. */
+#include <string.h>
+
+#include "manager.h"
+
+/* --- errors ------------------------------------------------------------------------------------- */
+
+tm_status tmi_fail_at(tm_status status, tm_reason reason, uintptr_t address, size_t size, const tm_block_info *hit)
+{
+    tmi_self.error = (tm_error){.status = status, .reason = reason, .address = address, .size = size};
+    if (hit) {
+        tmi_self.error.hit_address = hit->address;
+        tmi_self.error.hit_size = hit->size;
+    }
+    return status;
+}
+
+tm_status tmi_fail(tm_status status, tm_reason reason, uintptr_t address, size_t size)
+{
+    return tmi_fail_at(status, reason, address, size, NULL);
+}
+
+void tm_last_error(tm_error *out) { *out = tmi_self.error; }
+
+/* --- calls in flight ------------------------------------------------------------------------------ */
+
+bool tmi_enter(tm_manager *manager)
+{
+    atomic_fetch_add(&manager->in_flight, 1);
+    if (tm_unlikely(atomic_load(&manager->closed))) {
+        (void)tmi_fail(TM_CLOSED, TM_REASON_NONE, 0, 0);
+        return false;
+    }
+    if (tm_unlikely(tm_get(&manager->forked))) {
+        (void)tmi_fail(TM_FORKED, TM_REASON_NONE, 0, 0);
+        return false;
+    }
+    return true;
+}
+
+void tmi_leave(tm_manager *manager) { atomic_fetch_sub(&manager->in_flight, 1); }
+
+static bool record(tm_manager *manager, tm_cache *cache, size_t size, const tm_event *event)
+{
+    return tmi_accounts_record(&manager->accounts, cache, tm_bucket_of(size), event, false);
+}
+
+/* --- allocation ------------------------------------------------------------------------------------ */
+
+/* pre: the thread owns the block. post: it is live, with the thread's tag. */
+static void *hand_out(tm_block *block, unsigned flags)
+{
+    tm_put_release(&block->state, (uint64_t)tmi_self.tag << TM_TAG_SHIFT | TM_LIVE | flags);
+    return (void *)tm_get(&block->address);
+}
+
+/* A cached block, from wherever one is; the event says what it means for the accounts. */
+static tm_block *serve_cached(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment, tm_event *event)
+{
+    tm_block *block = cache ? tmi_serve_own(manager, cache, size, alignment) : NULL;
+    *event = (tm_event){.live = (int64_t)size, .flows = {.allocations = 1, .hits = 1, .live = size}};
+    if (block)
+        return block;
+    block = tmi_take_kept(manager, size, alignment);
+    while (!block && tmi_steal(manager, size) && !(block = tmi_take_kept(manager, size, alignment)))
+        if (alignment > manager->backend.min_alignment)
+            break;
+    event->cached = -(int64_t)size;
+    event->stock = (int64_t)size;
+    return block;
+}
+
+static tm_block *obtain_new(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment, bool *fresh)
+{
+    tm_event event = {0};
+    bool reused = false, direct = size > manager->options.threshold;
+    tm_block *block = tmi_device_block(manager, size, alignment, &event, &reused);
+    if (block) {
+        event.live = (int64_t)size;
+        event.stock = (int64_t)size;
+        event.cached = reused ? -(int64_t)size : 0;
+        event.flows.live = size;
+        event.flows.allocations = 1;
+        event.flows.hits = reused;
+        event.flows.misses = !reused && !direct;
+        event.flows.direct = !reused && direct;
+    }
+    *fresh = !reused;
+    (void)record(manager, cache, size, &event);
+    return block;
+}
+
+static void *allocate_entered(tm_manager *manager, size_t size, size_t alignment, unsigned flags, bool *fresh)
+{
+    if (size > manager->options.threshold) {
+        tm_block *block = obtain_new(manager, NULL, size, alignment, fresh);
+        return block ? hand_out(block, flags | TM_DIRECT) : NULL;
+    }
+    size_t block_size = manager->policy->block_size(size);
+    tm_cache *cache = tmi_cache_of(manager);
+    tm_event event;
+    *fresh = false;
+    tm_block *block = serve_cached(manager, cache, block_size, alignment, &event);
+    if (block)
+        (void)record(manager, cache, block_size, &event);
+    else
+        block = obtain_new(manager, cache, block_size, alignment, fresh);
+    return block ? hand_out(block, flags) : NULL;
+}
+
+void *tmi_allocate(tm_manager *manager, size_t size, size_t alignment, unsigned flags, bool *fresh)
+{
+    if (size == 0)
+        return NULL;
+    if (alignment == 0)
+        alignment = manager->backend.min_alignment;
+    if (!tm_is_power_of_two(alignment)) {
+        (void)tmi_fail(TM_INVALID_ARGUMENT, TM_REASON_NONE, alignment, size);
+        return NULL;
+    }
+    void *address = NULL;
+    if (tmi_enter(manager))
+        address = allocate_entered(manager, size, alignment, flags, fresh);
+    tmi_leave(manager);
+    return address;
+}
+
+void *tm_try_allocate(tm_manager *manager, size_t size)
+{
+    tm_block *block = tm_pop(manager, size, 0);
+    return block ? (void *)tm_get(&block->address) : NULL;
+}
+
+void *tm_allocate(tm_manager *manager, size_t size)
+{
+    bool fresh;
+    tm_block *block = tm_pop(manager, size, 0);
+    if (tm_likely(block != NULL))
+        return (void *)tm_get(&block->address);
+    return tmi_allocate(manager, size, 0, 0, &fresh);
+}
+
+void *tm_allocate_aligned(tm_manager *manager, size_t size, size_t alignment)
+{
+    bool fresh;
+    return tmi_allocate(manager, size, alignment, 0, &fresh);
+}
+
+void *tm_allocate_zeroed(tm_manager *manager, size_t size)
+{
+    bool fresh = false;
+    if (!manager->backend.clear) {
+        (void)tmi_fail(TM_INVALID_ARGUMENT, TM_REASON_NONE, 0, size);
+        return NULL;
+    }
+    void *address = tmi_allocate(manager, size, 0, 0, &fresh);
+    if (address)
+        manager->backend.clear(manager->backend.context, address, size, fresh);
+    return address;
+}
+
+/* --- free ------------------------------------------------------------------------------------------- */
+
+tm_status tmi_release_block(tm_manager *manager, tm_block *block, tm_event *event)
+{
+    uintptr_t base = block->base;
+    size_t base_size = block->base_size, size = tm_get(&block->size);
+    event->held -= (int64_t)base_size;
+    event->padding -= (int64_t)(base_size - size);
+    event->flows.device_releases++;
+    tmi_tables_remove(&manager->tables, block);
+    int native = tmi_device_release(manager, base, base_size, event);
+    if (native == 0)
+        return TM_OK;
+    event->flows.device_failures++;
+    (void)tmi_fail(TM_BACKEND_ERROR, TM_REASON_RELEASE_FAILED, base, base_size);
+    tmi_self.error.native = native;
+    return TM_BACKEND_ERROR;
+}
+
+size_t tmi_release_one(tm_manager *manager, tm_victim victim, bool reclaim)
+{
+    tm_block *block = manager->policy->evict(manager->kept, victim);
+    if (!block)
+        return 0;
+    size_t size = tm_get(&block->size);
+    tm_event event = {.cached = -(int64_t)size};
+    if (tm_get(&block->state) != tm_cached_word(0)) { /* listed twice, see block.h: the other listing counts */
+        event.live = (int64_t)size;
+        event.flows.frees = (uint64_t)-1;
+        (void)record(manager, NULL, size, &event);
+        return tmi_release_one(manager, victim, reclaim);
+    }
+    tm_put(&block->state, TM_UNUSED);
+    *(reclaim ? &event.flows.reclaims : &event.flows.trims) = 1;
+    *(reclaim ? &event.flows.reclaimed_bytes : &event.flows.trimmed_bytes) = size;
+    (void)tmi_release_block(manager, block, &event);
+    (void)record(manager, NULL, size, &event);
+    return size;
+}
+
+/* Count a block as cached, making room under the limit; false: it cannot be kept, and is not counted. */
+static bool admit(tm_manager *manager, tm_cache *cache, size_t size)
+{
+    tm_event event = {.live = -(int64_t)size, .flows = {.frees = 1, .cached = size}};
+    unsigned bucket = tm_bucket_of(size);
+    event.cached = cache ? 0 : (int64_t)size;
+    if (size > manager->options.cached_limit)
+        return false;
+    while (!tmi_accounts_record(&manager->accounts, cache, bucket, &event, true)) {
+        if (tmi_release_one(manager, TM_OLDEST, false))
+            continue;
+        tmi_flush_caches(manager);
+        if (!tmi_release_one(manager, TM_OLDEST, false))
+            return false;
+    }
+    return true;
+}
+
+/* pre: the thread owns the block. counted: as cached already, else still as live. */
+static tm_status release_freed(tm_manager *manager, tm_cache *cache, tm_block *block, bool counted)
+{
+    size_t size = tm_get(&block->size);
+    int64_t bytes = (int64_t)size;
+    tm_event event = {.stock = -bytes, .cached = cache || !counted ? 0 : -bytes};
+    if (!counted) {
+        event.live = -bytes;
+        event.flows.frees = 1;
+    }
+    tm_status status = tmi_release_block(manager, block, &event);
+    (void)record(manager, cache, size, &event);
+    return status;
+}
+
+static tm_status keep_or_release(tm_manager *manager, tm_block *block)
+{
+    size_t size = tm_get(&block->size);
+    tm_cache *cache = tmi_cache_of(manager);
+    bool counted = admit(manager, cache, size);
+    if (counted && ((cache && tmi_keep_own(manager, cache, block)) || tmi_keep_in_policy(manager, cache, block)))
+        return TM_OK;
+    return release_freed(manager, cache, block, counted);
+}
+
+/* A pointer that is not the start of a tracked block: inside one, freed before, or nobody's (M7). */
+static tm_status free_foreign(tm_manager *manager, uintptr_t address, size_t size)
+{
+    tm_block_info hit = {0};
+    tm_event event = {0};
+    size_t shown = size == TM_SIZE_UNKNOWN ? 0 : size;
+    if (tmi_tables_locate(&manager->tables, address, &hit))
+        return tmi_fail_at(TM_INVALID_FREE, TM_REASON_INTERIOR, address, shown, &hit);
+    if (tmi_tables_in_grave(&manager->tables, address))
+        return tmi_fail(TM_INVALID_FREE, TM_REASON_DOUBLE_FREE, address, shown);
+    int native = tmi_device_release(manager, address, shown, &event);
+    if (native == 0)
+        return TM_OK;
+    (void)tmi_fail(TM_BACKEND_ERROR, TM_REASON_RELEASE_FAILED, address, shown);
+    tmi_self.error.native = native;
+    return TM_BACKEND_ERROR;
+}
+
+static tm_status free_wrongly(tm_block *block, tm_reason reason, uintptr_t address, size_t size)
+{
+    tm_block_info hit = {.address = address, .size = tm_get(&block->requested)};
+    return tmi_fail_at(TM_INVALID_FREE, reason, address, size == TM_SIZE_UNKNOWN ? hit.size : size, &hit);
+}
+
+static tm_status free_tracked(tm_manager *manager, tm_block *block, unsigned flags, size_t size)
+{
+    uint64_t state = tm_get_acquire(&block->state);
+    uintptr_t address = tm_get(&block->address);
+    if (tm_phase(state) != TM_LIVE)
+        return free_wrongly(block, TM_REASON_DOUBLE_FREE, address, size);
+    if ((state & TM_OWNED) && !(flags & TM_OWNED))
+        return free_wrongly(block, TM_REASON_OWNED, address, size);
+    if (size != TM_SIZE_UNKNOWN && size != tm_get(&block->requested))
+        return free_wrongly(block, TM_REASON_SIZE_MISMATCH, address, size);
+    if (!tm_block_claim(block, state))
+        return free_wrongly(block, TM_REASON_DOUBLE_FREE, address, size);
+    if ((state & TM_DIRECT) || tm_get(&manager->closed))
+        return release_freed(manager, NULL, block, false);
+    return keep_or_release(manager, block);
+}
+
+static tm_status free_entered(tm_manager *manager, void *pointer, unsigned flags, size_t size)
+{
+    tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
+    if (!block)
+        block = tmi_tables_find_locked(&manager->tables, (uintptr_t)pointer);
+    return block ? free_tracked(manager, block, flags, size) : free_foreign(manager, (uintptr_t)pointer, size);
+}
+
+/* After close, and in a forked child, a free does nothing; only an immortal backend takes its live blocks. */
+static bool takes_frees(tm_manager *manager, void *pointer)
+{
+    if (tmi_enter(manager))
+        return true;
+    return tm_get(&manager->closed) && (manager->backend.flags & TM_BACKEND_IMMORTAL) &&
+           tmi_tables_find_locked(&manager->tables, (uintptr_t)pointer) != NULL;
+}
+
+tm_status tmi_free(tm_manager *manager, void *pointer, unsigned flags, size_t size)
+{
+    tm_status status = TM_OK;
+    if (!pointer)
+        return TM_OK;
+    if (takes_frees(manager, pointer))
+        status = free_entered(manager, pointer, flags, size);
+    tmi_leave(manager);
+    return status;
+}
+
+static inline bool push_plain(tm_manager *manager, void *pointer)
+{
+    tm_cache *cache = tm_cache_mine(manager);
+    tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
+    return tm_likely(cache != NULL) && tm_likely(block != NULL) &&
+           tm_likely((tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE) && tm_cache_push(cache, block);
+}
+
+int tm_try_free(tm_manager *manager, void *pointer) { return !pointer || push_plain(manager, pointer) ? 0 : 1; }
+
+tm_status tm_free(tm_manager *manager, void *pointer)
+{
+    if (tm_likely(pointer && push_plain(manager, pointer)))
+        return TM_OK;
+    return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
+}
+
+tm_status tm_free_sized(tm_manager *manager, void *pointer, size_t size)
+{
+    return tmi_free(manager, pointer, 0, size);
+}
+
+/* --- trim -------------------------------------------------------------------------------------------- */
+
+size_t tm_trim(tm_manager *manager, size_t keep)
+{
+    size_t given = 0;
+    tm_statistics now;
+    if (tmi_enter(manager)) {
+        tmi_accounts_read(&manager->accounts, TM_WHOLE, &now);
+        if (now.cached.now > keep)
+            tmi_flush_caches(manager);
+        for (size_t bytes = 1; bytes && now.cached.now > keep + given; given += bytes)
+            bytes = tmi_release_one(manager, TM_LARGEST, false);
+    }
+    tmi_leave(manager);
+    return given;
+}

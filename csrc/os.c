@@ -1,0 +1,59 @@
+/* os.c - Linux and other POSIX systems. */
+#define _GNU_SOURCE
+#include "os.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sys/syscall.h>
+#define MEMBARRIER_PRIVATE_EXPEDITED 8
+#define MEMBARRIER_REGISTER_PRIVATE_EXPEDITED 16
+#endif
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+atomic_int tmi_symmetric = 1;
+
+void *tmi_os_map(size_t size)
+{
+    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+#if defined(MADV_HUGEPAGE)
+    if (size >= HUGE_PAGE) /* lookups jump about in these tables: fewer TLB misses */
+        (void)madvise(pages, size, MADV_HUGEPAGE);
+#endif
+    return pages;
+}
+
+void tmi_os_unmap(void *pages, size_t size) { (void)munmap(pages, size); }
+
+void tmi_os_discard(void *pages, size_t size) { (void)madvise(pages, size, MADV_DONTNEED); }
+
+uint64_t tmi_os_nanoseconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* Registering costs nothing while the process has one thread and milliseconds later, so: once, early. */
+void tmi_os_start(void)
+{
+#if defined(__linux__) && defined(SYS_membarrier)
+    if (syscall(SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
+        tm_put(&tmi_symmetric, 0);
+#endif
+}
+
+void tmi_os_heavy_fence(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+#if defined(__linux__) && defined(SYS_membarrier)
+    if (!tm_get(&tmi_symmetric))
+        (void)syscall(SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0);
+#endif
+}

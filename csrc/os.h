@@ -1,0 +1,29 @@
+/* os.h - the seam to the operating system: memory for our own tables, the heavy fence, the clock. */
+#ifndef TM_OS_H
+#define TM_OS_H
+
+#include "base.h"
+
+/* Zeroed pages for metadata; null when there are none. size is rounded up to whole pages by both. */
+void *tmi_os_map(size_t size);
+void tmi_os_unmap(void *pages, size_t size);
+/* Drop the contents (they read as zeros afterwards) but keep the addresses readable. */
+void tmi_os_discard(void *pages, size_t size);
+uint64_t tmi_os_nanoseconds(void);
+
+/* The asymmetric pair of fences behind the owner-biased lock: the owner pays a compiler barrier,
+ * whoever takes the lock from outside pays a system call that fences every running thread.
+ * tmi_symmetric is non-zero where the system has no such call; then both sides pay a full fence. */
+extern atomic_int tmi_symmetric;
+void tmi_os_start(void);
+void tmi_os_heavy_fence(void);
+
+static inline void tm_light_fence(void)
+{
+    if (tm_unlikely(tm_get(&tmi_symmetric)))
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+}
+
+#endif
