@@ -6,6 +6,7 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 $$HOME/.pyenv/versions/3.1[1-9]*/bin/python3; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES := setup.py pyproject.toml $(wildcard src/targetmem/*.pyx src/targetmem/*.pxd src/targetmem/*.pxi \
@@ -41,10 +42,10 @@ format: $(VENV)/.lint ## format Python and C as `make lint` wants it
 	$(BIN)/clang-format -i $$(git ls-files '*.c' '*.h')
 
 bench-smoke: $(VENV)/.bench ## run every benchmark once, briefly: does it still work?
-	$(BIN)/python -m benchmarks --smoke
+	$(BIN)/python -m benchmarks --smoke $(BENCH_ARGS)
 
-bench: $(VENV)/.bench ## measure against the peers, side by side; prints tables, writes JSON
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.bench ## measure against the peers in one run (BENCH_ARGS='--only ...'); writes JSON
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 wheel: build ## build the wheel from the source archive, install it elsewhere and try it
 	$(BIN)/python scripts/check_wheel.py
