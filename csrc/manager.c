@@ -125,6 +125,13 @@ void *tmi_allocate(tm_manager *manager, size_t size, size_t alignment, unsigned 
     return address;
 }
 
+void tmi_disown(tm_manager *manager, void *pointer)
+{
+    tm_block *block = tmi_tables_find_locked(&manager->tables, (uintptr_t)pointer);
+    if (block)
+        tm_put_release(&block->state, tm_get(&block->state) & ~(uint64_t)TM_OWNED);
+}
+
 void *tm_try_allocate(tm_manager *manager, size_t size)
 {
     tm_block *block = tm_pop(manager, size, 0);

@@ -76,6 +76,20 @@ static inline tm_block *tm_pop(tm_manager *manager, size_t size, unsigned flags)
     tm_cache *cache = tm_cache_mine(manager);
     return tm_likely(cache != NULL) ? tm_cache_pop(cache, size, flags) : NULL;
 }
+static inline void *tm_block_address(tm_block *block) { return (void *)tm_get(&block->address); }
+static inline tm_block *tm_block_at(tm_manager *manager, void *address)
+{
+    return tm_tables_find(&manager->tables, (uintptr_t)address);
+}
+/* Keep the block of a handle that is dropped; false when it must go the slow way. */
+static inline bool tm_push_owned(tm_manager *manager, tm_block *block)
+{
+    tm_cache *cache = tm_cache_mine(manager);
+    return tm_likely(cache != NULL) && tm_likely((tm_get(&block->state) & TM_BITS) == (TM_LIVE | TM_OWNED)) &&
+           tm_cache_push(cache, block);
+}
+/* The block's owning handle lets go: from now on a bare free may free it. pre: the handle owns it. */
+void tmi_disown(tm_manager *manager, void *pointer);
 void *tmi_allocate(tm_manager *manager, size_t size, size_t alignment, unsigned flags, bool *fresh);
 /* flags: TM_OWNED when an owning handle frees, so that its block may go. size: as for tm_free_sized, or unknown. */
 tm_status tmi_free(tm_manager *manager, void *pointer, unsigned flags, size_t size);

@@ -5,6 +5,8 @@
 
 TM_TLS _Thread_local tm_thread tmi_self;
 
+#define NO_MANAGER ((tm_manager *)1) /* equal to no manager, not even to a null one */
+
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* the outermost lock */
 static tm_manager *managers;
 static tm_thread *threads;
@@ -159,7 +161,7 @@ static void on_thread_exit(void *thread)
 {
     (void)thread;
     pthread_mutex_lock(&registry);
-    tm_put(&tmi_self.recent_manager, NULL);
+    tm_put(&tmi_self.recent_manager, NO_MANAGER);
     for (tm_cache *cache = tmi_self.caches, *next; cache; cache = next) {
         next = cache->sibling;
         retire(cache);
@@ -188,7 +190,7 @@ static void detach(tm_cache *cache)
     if (!thread)
         return;
     if (tm_get(&thread->recent_manager) == cache->manager)
-        tm_put(&thread->recent_manager, NULL);
+        tm_put(&thread->recent_manager, NO_MANAGER);
     tm_cache **link = &thread->caches;
     while (*link != cache)
         link = &(*link)->sibling;

@@ -1,0 +1,136 @@
+"""The C core as Cython sees it: the public header, and the few inner calls that save a look-up."""
+
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
+
+
+cdef extern from "targetmem.h" nogil:
+    ctypedef struct tm_manager:
+        pass
+    ctypedef enum tm_status:
+        TM_OK
+    ctypedef enum tm_reason:
+        TM_REASON_NONE
+    ctypedef struct tm_error:
+        tm_status status
+        tm_reason reason
+        int native
+        uintptr_t address
+        size_t size
+        uintptr_t hit_address
+        size_t hit_size
+    ctypedef struct tm_backend:
+        uint32_t version
+        uint32_t flags
+        size_t min_alignment
+        void *context
+        int (*allocate)(void *, size_t, size_t, void **) noexcept nogil
+        int (*release)(void *, void *, size_t) noexcept nogil
+        int (*memory_info)(void *, size_t *, size_t *) noexcept nogil
+    ctypedef struct tm_options:
+        uint32_t version
+        uint32_t flags
+        const char *policy
+        size_t threshold
+        size_t cached_limit
+        uintptr_t device
+        int (*pressure)(void *, size_t, unsigned int) noexcept nogil
+        void *pressure_context
+    ctypedef struct tm_gauge:
+        uint64_t now
+        uint64_t peak
+        uint64_t total
+    ctypedef struct tm_statistics:
+        tm_gauge requested
+        tm_gauge live
+        tm_gauge cached
+        tm_gauge held
+        uint64_t allocations
+        uint64_t hits
+        uint64_t misses
+        uint64_t frees
+        uint64_t direct
+        uint64_t device_allocations
+        uint64_t device_releases
+        uint64_t device_failures
+        uint64_t device_nanoseconds
+        uint64_t reclaims
+        uint64_t reclaimed_bytes
+        uint64_t trims
+        uint64_t trimmed_bytes
+        uint64_t padding_bytes
+        uint64_t live_blocks
+        uint64_t cached_blocks
+        uint64_t largest_free_block
+    ctypedef struct tm_block_info:
+        uintptr_t address
+        size_t size
+        size_t requested
+        uint32_t tag
+        int live
+        int direct
+        int owned
+    const uint32_t TM_ABI_VERSION
+    const uint32_t TM_BUCKETS
+    const uint32_t TM_BACKEND_ALIGNS
+    const uint32_t TM_BACKEND_FORK_SAFE
+    const uint32_t TM_BACKEND_HOST_ACCESSIBLE
+    const uint32_t TM_OPTION_NO_THREAD_CACHE
+    const size_t TM_UNLIMITED
+    tm_status tm_manager_create(const tm_backend *, const tm_options *, tm_manager **)
+    tm_status tm_manager_close(tm_manager *)
+    void tm_manager_destroy(tm_manager *)
+    size_t tm_trim(tm_manager *, size_t)
+    void tm_get_statistics(tm_manager *, tm_statistics *)
+    void tm_get_bucket_statistics(tm_manager *, unsigned int, tm_statistics *)
+    void tm_reset_peaks(tm_manager *)
+    int tm_find_block(tm_manager *, const void *, tm_block_info *)
+    size_t tm_list_blocks(tm_manager *, uintptr_t, tm_block_info *, size_t)
+    uint32_t tm_set_tag(uint32_t)
+    void tm_last_error(tm_error *)
+    const char *tm_reason_text(tm_reason)
+    const char *tm_check(tm_manager *)
+    const tm_backend *tm_host_backend()
+
+
+cdef extern from "manager.h" nogil:
+    ctypedef struct tm_block:
+        pass
+    const unsigned int TM_OWNED
+    const size_t TM_SIZE_UNKNOWN
+    tm_block *tm_pop(tm_manager *, size_t, unsigned int)
+    void *tm_block_address(tm_block *)
+    tm_block *tm_block_at(tm_manager *, void *)
+    bint tm_push_owned(tm_manager *, tm_block *)
+    void *tmi_allocate(tm_manager *, size_t, size_t, unsigned int, bint *)
+    tm_status tmi_free(tm_manager *, void *, unsigned int, size_t)
+    void tmi_disown(tm_manager *, void *)
+
+
+cdef class Backend:
+    cdef tm_backend table
+    cdef object allocate, release, info  # the Python callables, if there are any
+
+
+cdef class ManagerCore:
+    cdef tm_manager *handle
+    cdef readonly Backend backend
+    cdef readonly str policy
+    cdef readonly str kind
+    cdef readonly size_t threshold
+    cdef readonly object cached_limit
+    cdef readonly bint closed
+    cdef public object owner
+    cdef tm_manager *ready(self) except NULL
+    cdef Buffer new_buffer(self, tm_block *block, void *address, size_t size)
+    cdef Buffer allocate_slow(self, size_t size, size_t alignment)
+    cdef object failure(self)
+
+
+cdef class Buffer:
+    cdef readonly ManagerCore manager
+    cdef tm_block *block
+    cdef void *address
+    cdef Py_ssize_t bytes
+    cdef Py_ssize_t exports
+    cdef give_back(self, ManagerCore manager, size)
+    cdef void *host_address(self) except? NULL

@@ -1,0 +1,502 @@
+"""The thin binding of the C core: argument checks, lifetimes, exceptions. No policy lives here."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES
+from cpython.exc cimport PyErr_Clear, PyErr_WriteUnraisable
+from cpython.long cimport PyLong_CheckExact
+from libc.stdint cimport uint32_t, uintptr_t
+from libc.stdlib cimport free, malloc
+
+cdef extern from "Python.h":
+    Py_ssize_t quick_size "PyLong_AsSsize_t"(object) noexcept  # -1: an error is set, or the number is negative
+
+from collections import namedtuple
+from threading import get_ident
+
+__all__ = ["Backend", "BlockInfo", "Buffer", "ManagerCore", "set_tag"]
+
+BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
+BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is live,
+above the threshold (direct), and owned by a Buffer."""
+
+cdef char *_BYTE = b"B"
+cdef dict _STATUS = {1: "out_of_memory", 2: "invalid_free", 3: "invalid_argument", 4: "backend_error", 5: "closed",
+                     6: "forked"}
+cdef dict _causes = {}  # thread -> what a Python backend raised in the call that this thread is in
+
+
+# --- backends -------------------------------------------------------------------------------------------
+
+
+cdef int _call_allocate(void *context, size_t size, size_t alignment, void **address) noexcept with gil:
+    address[0] = NULL
+    try:
+        given = (<Backend>context).allocate(size, alignment)
+        address[0] = <void *><uintptr_t>(0 if given is None else given)
+        return 0
+    except BaseException as error:
+        _causes[get_ident()] = error
+        return 1
+
+
+cdef int _call_release(void *context, void *address, size_t size) noexcept with gil:
+    try:
+        (<Backend>context).release(<uintptr_t>address, size)
+        return 0
+    except BaseException as error:
+        _causes[get_ident()] = error
+        return 1
+
+
+cdef int _call_info(void *context, size_t *free_bytes, size_t *total) noexcept with gil:
+    try:
+        given = (<Backend>context).info()
+        if given is None:
+            return 1
+        free_bytes[0], total[0] = given[0], given[1]
+        return 0
+    except Exception:
+        return 1  # only a hint; the call that matters will tell
+
+
+cdef uint32_t _flags(bint aligns, bint host_accessible, bint fork_safe):
+    return ((TM_BACKEND_ALIGNS if aligns else 0) | (TM_BACKEND_HOST_ACCESSIBLE if host_accessible else 0)
+            | (TM_BACKEND_FORK_SAFE if fork_safe else 0))
+
+
+@cython.no_gc_clear
+cdef class Backend:
+    """Where memory comes from: a pair of functions that obtain it from one device and give it back.
+
+    `allocate(size, alignment)` gives an address as an int; 0, None or a MemoryError is a refusal, any other
+    exception one that ends as a PluginError. `release(address, size)` takes it back; all sizes are bytes.
+    Both are called with the GIL and with no lock of the core held. `min_alignment` (bytes, a power of two) is
+    what every address has; `aligns` says that larger alignments are honoured too; `memory_info()` gives
+    (free, total) bytes or None. Raises ValueError for an alignment that is no power of two.
+    """
+
+    def __cinit__(self):
+        self.table.version = TM_ABI_VERSION
+        self.table.context = <void *>self
+
+    def __init__(self, allocate, release, *, size_t min_alignment=1, bint aligns=False, bint host_accessible=False,
+                 bint fork_safe=False, memory_info=None):
+        for name, function in (("allocate", allocate), ("release", release)):
+            if not callable(function):
+                raise TypeError(f"Backend: expected {name} to be callable, got {type(function).__name__}")
+        self.allocate, self.release, self.info = allocate, release, memory_info
+        self.table.allocate = _call_allocate
+        self.table.release = _call_release
+        if memory_info is not None:
+            self.table.memory_info = _call_info
+        self.table.flags = _flags(aligns, host_accessible, fork_safe)
+        _set_alignment(self, min_alignment)
+
+    @staticmethod
+    def host():
+        """Give the host's memory: plain C functions, which never take the GIL."""
+        cdef Backend backend = Backend.__new__(Backend)
+        backend.table = tm_host_backend()[0]
+        return backend
+
+    @staticmethod
+    def from_pointers(uintptr_t allocate, uintptr_t release, uintptr_t context=0, *, size_t min_alignment=1,
+                      bint aligns=False, bint host_accessible=False, bint fork_safe=False):
+        """Give a backend over two C functions with the signatures of `tm_backend` in targetmem.h, by address."""
+        if not allocate or not release:
+            raise ValueError("Backend: expected the addresses of two C functions, got 0")
+        cdef Backend backend = Backend.__new__(Backend)
+        backend.table.allocate = <int (*)(void *, size_t, size_t, void **) noexcept nogil>allocate
+        backend.table.release = <int (*)(void *, void *, size_t) noexcept nogil>release
+        backend.table.context = <void *>context
+        backend.table.flags = _flags(aligns, host_accessible, fork_safe)
+        _set_alignment(backend, min_alignment)
+        return backend
+
+    @property
+    def host_accessible(self):
+        """Whether the host may dereference the addresses."""
+        return bool(self.table.flags & TM_BACKEND_HOST_ACCESSIBLE)
+
+    @property
+    def min_alignment(self):
+        """The alignment in bytes that every address has."""
+        return self.table.min_alignment
+
+
+cdef _set_alignment(Backend backend, size_t alignment):
+    if alignment == 0 or alignment & (alignment - 1):
+        raise ValueError(f"Backend: expected min_alignment to be a power of two, got {alignment}")
+    backend.table.min_alignment = alignment
+
+
+# --- the manager ----------------------------------------------------------------------------------------
+
+
+cdef int _press(void *context, size_t wanted, unsigned int step) noexcept with gil:
+    manager = <ManagerCore>context
+    try:
+        return 1 if manager._pressure(wanted, step) else 0
+    except BaseException:
+        PyErr_WriteUnraisable(manager)
+        return 0
+
+
+cdef inline size_t _size(object size) except? 42:
+    """Give a request's bytes; more than any device has is SIZE_MAX, which the core refuses.
+
+    Raises ValueError when it is negative, TypeError when it is no integer.
+    """
+    cdef Py_ssize_t small
+    if PyLong_CheckExact(size):
+        small = quick_size(size)
+        if small >= 0:
+            return <size_t>small
+        PyErr_Clear()
+    return _odd_size(size)
+
+
+cdef size_t _odd_size(object size) except? 42:
+    if not PyLong_CheckExact(size):
+        if isinstance(size, (str, bytes)) or not hasattr(size, "__index__"):
+            raise TypeError(f"size: expected an integer number of bytes, got {type(size).__name__}")
+        size = size.__index__()
+    if size < 0:
+        raise ValueError(f"size: expected 0 bytes or more, got {size}")
+    return <size_t>-1 if size >= <size_t>-1 else size
+
+
+@cython.no_gc_clear
+cdef class ManagerCore:
+    """A memory manager over one backend; `targetmem.MemoryManager` adds settings and explanations."""
+
+    def __init__(self, Backend backend not None, *, str policy="exact", threshold=8192, cached_limit=None,
+                 uintptr_t group=0, str kind="device", bint thread_cache=True):
+        cdef bytes name = policy.encode()
+        cdef tm_options options
+        if self.handle is not NULL:
+            raise RuntimeError("ManagerCore: already initialised")
+        options.version = TM_ABI_VERSION
+        options.flags = 0 if thread_cache else TM_OPTION_NO_THREAD_CACHE
+        options.policy = name
+        options.threshold = min(threshold, TM_UNLIMITED)
+        options.cached_limit = TM_UNLIMITED if cached_limit is None else min(cached_limit, TM_UNLIMITED)
+        options.device = group
+        options.pressure = _press
+        options.pressure_context = <void *>self
+        self.backend, self.policy, self.kind = backend, policy, kind
+        self.threshold, self.cached_limit = options.threshold, cached_limit
+        if tm_manager_create(&backend.table, &options, &self.handle) != TM_OK:
+            raise self.failure()
+
+    def __dealloc__(self):
+        if self.handle is not NULL:
+            with nogil:
+                tm_manager_destroy(self.handle)
+
+    cdef tm_manager *ready(self) except NULL:
+        if self.handle is NULL:
+            raise RuntimeError(f"{type(self).__name__}: __init__ was not called")
+        return self.handle
+
+    cdef Buffer new_buffer(self, tm_block *block, void *address, size_t size):
+        cdef Buffer buffer = Buffer.__new__(Buffer)
+        buffer.manager = self
+        buffer.block = block
+        buffer.address = address
+        buffer.bytes = <Py_ssize_t>size
+        return buffer
+
+    def allocate(self, size, /):
+        """Obtain size bytes as a Buffer. Contents are not cleared; 0 bytes give an empty buffer.
+
+        Raises OutOfDeviceMemory, PluginError, ValueError for a negative size, TypeError for what is no integer.
+        """
+        cdef size_t wanted = _size(size)
+        cdef tm_block *block = tm_pop(self.handle, wanted, TM_OWNED)
+        if block is not NULL:
+            return self.new_buffer(block, tm_block_address(block), wanted)
+        return self.allocate_slow(wanted, 0)
+
+    def allocate_aligned(self, size, alignment, /):
+        """Obtain size bytes at an address that is a multiple of alignment, a power of two in bytes.
+
+        Raises like `allocate`, and ValueError for an alignment that is no power of two.
+        """
+        cdef size_t bytes = _size(alignment)
+        if bytes == 0 or bytes & (bytes - 1):
+            raise ValueError(f"alignment: expected a power of two in bytes, got {alignment}")
+        return self.allocate_slow(_size(size), bytes)
+
+    cdef Buffer allocate_slow(self, size_t size, size_t alignment):
+        cdef void *address = NULL
+        cdef bint fresh
+        cdef tm_manager *handle = self.ready()
+        if size:
+            with nogil:
+                address = tmi_allocate(handle, size, alignment, TM_OWNED, &fresh)
+            if address is NULL:
+                raise self.failure()
+            if _causes:
+                _causes.pop(get_ident(), None)
+        return self.new_buffer(tm_block_at(self.handle, address) if size else NULL, address, size)
+
+    def free(self, pointer, size=None, /):
+        """Free the memory of a Buffer, or of an address that `Buffer.detach` gave; None and 0 do nothing.
+
+        With a size (requested bytes) that is checked. Raises InvalidFree for a double free, an address inside a
+        block, a wrong size, or an address that a Buffer still owns; nothing is changed then. An address that this
+        manager never gave out goes to the device's own release.
+        """
+        if isinstance(pointer, Buffer):
+            return (<Buffer>pointer).give_back(self, size)
+        cdef uintptr_t address = 0 if pointer is None else pointer
+        cdef size_t bytes = TM_SIZE_UNKNOWN if size is None else _size(size)
+        cdef tm_status status
+        cdef tm_manager *handle = self.ready()
+        with nogil:
+            status = tmi_free(handle, <void *>address, 0, bytes)
+        if status != TM_OK:
+            raise self.failure()
+
+    def trim(self, keep=0, /):
+        """Give cached blocks back to the device, largest first, until at most keep bytes stay; gives the bytes."""
+        cdef size_t most = _size(keep), given
+        cdef tm_manager *handle = self.ready()
+        with nogil:
+            given = tm_trim(handle, most)
+        return given
+
+    def close(self):
+        """Give every block back and refuse further requests. Idempotent."""
+        self.closed = True
+        if self.handle is not NULL:
+            with nogil:
+                tm_manager_close(self.handle)
+
+    def raw_statistics(self):
+        """Give the fields of tm_statistics by name; gauges as (now, peak, total), all in bytes."""
+        cdef tm_statistics counted
+        tm_get_statistics(self.ready(), &counted)
+        return counted_to_dict(&counted)
+
+    def raw_bucket_statistics(self, unsigned int bucket, /):
+        """The same for one bucket, that of the sizes 2**bucket to 2**(bucket + 1) - 1."""
+        if bucket >= TM_BUCKETS:
+            raise ValueError(f"bucket: expected 0 to {TM_BUCKETS - 1}, got {bucket}")
+        cdef tm_statistics counted
+        tm_get_bucket_statistics(self.ready(), bucket, &counted)
+        return counted_to_dict(&counted)
+
+    def reset_peaks(self):
+        """Let every peak start anew from the present value."""
+        tm_reset_peaks(self.ready())
+
+    def blocks(self):
+        """List the tracked blocks, live and cached, in address order."""
+        cdef size_t capacity = 1024, count, i
+        cdef uintptr_t start = 0
+        cdef tm_block_info *infos = <tm_block_info *>malloc(capacity * sizeof(tm_block_info))
+        if infos is NULL:
+            raise MemoryError("blocks: no host memory for the list")
+        found = []
+        try:
+            while True:
+                count = tm_list_blocks(self.ready(), start, infos, capacity)
+                for i in range(count):
+                    found.append(info_to_tuple(&infos[i]))
+                if count < capacity:
+                    return found
+                start = infos[count - 1].address + 1
+        finally:
+            free(infos)
+
+    def find(self, address, /):
+        """Give the tracked block that contains the address, or None."""
+        cdef tm_block_info info
+        if tm_find_block(self.ready(), <void *><uintptr_t>address, &info):
+            return info_to_tuple(&info)
+        return None
+
+    def memory_info(self):
+        """Give the device's (free, total) bytes, or None when it does not say."""
+        cdef size_t free_bytes, total
+        cdef tm_backend *table = &self.backend.table
+        cdef int failed = 1
+        if table.memory_info is not NULL:
+            with nogil:
+                failed = table.memory_info(table.context, &free_bytes, &total)
+        return None if failed else (free_bytes, total)
+
+    def check(self):
+        """Walk every structure of the core; raises AssertionError with the broken invariant. For tests."""
+        cdef const char *broken = tm_check(self.ready())
+        if broken is not NULL:
+            raise AssertionError(broken.decode())
+
+    cdef object failure(self):
+        """Build the exception for the calling thread's latest error."""
+        cdef tm_error error
+        tm_last_error(&error)
+        cause = _causes.pop(get_ident(), None)
+        exception = self._error(_STATUS[<int>error.status], tm_reason_text(error.reason).decode(), error.native,
+                                error.address, error.size, error.hit_address, error.hit_size, cause)
+        if cause is not None and exception is not cause:
+            exception.__cause__ = cause
+        return exception
+
+    def _pressure(self, wanted, step):
+        return False
+
+    def _error(self, status, reason, native, address, size, hit_address, hit_size, cause):
+        kind = MemoryError if status == "out_of_memory" else RuntimeError
+        return kind(f"{status}: {reason} (address {address:#x}, {size} bytes)")
+
+
+cdef dict counted_to_dict(tm_statistics *counted):
+    cdef dict numbers = counted[0]
+    for name in ("requested", "live", "cached", "held"):
+        gauge = numbers[name]
+        numbers[name] = (gauge["now"], gauge["peak"], gauge["total"])
+    return numbers
+
+
+cdef object info_to_tuple(tm_block_info *info):
+    return BlockInfo(info.address, info.size, info.requested, info.tag, bool(info.live), bool(info.direct),
+                     bool(info.owned))
+
+
+def set_tag(unsigned int number, /):
+    """Set the number that this thread's further allocations carry; gives the former one."""
+    return tm_set_tag(number)
+
+
+# --- buffers --------------------------------------------------------------------------------------------
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class Buffer:
+    """Memory of a device that gives itself back: on `release`, at the end of a with-statement, or when dropped.
+
+    Get one from `Device.allocate` or `MemoryManager.allocate`. Where the host can reach the memory it offers the
+    buffer protocol and `__array_interface__`, as bytes; `numpy.asarray(buffer)` needs no copy and keeps it alive.
+    """
+
+    def __init__(self):
+        raise TypeError("Buffer: not made directly; call allocate() of a Device or a MemoryManager")
+
+    def __dealloc__(self):
+        if self.address is not NULL:
+            if self.block is NULL or not tm_push_owned(self.manager.handle, self.block):
+                drop(self)
+
+    @property
+    def pointer(self):
+        """The address on the device, 0 when empty or released."""
+        return <uintptr_t>self.address
+
+    @property
+    def size(self):
+        """The requested bytes."""
+        return self.bytes
+
+    @property
+    def device(self):
+        """The device, or None for a manager on its own."""
+        return self.manager.owner
+
+    @property
+    def kind(self):
+        """The memory kind: "device", "host" or "shared"."""
+        return self.manager.kind
+
+    def release(self):
+        """Give the memory back now; a second call does nothing. Raises BufferError while a view of it is in use."""
+        self.give_back(self.manager, None)
+
+    cdef give_back(self, ManagerCore manager, size):
+        cdef tm_status status
+        cdef void *address = self.address
+        cdef size_t bytes = TM_SIZE_UNKNOWN if size is None else _size(size)
+        if manager is not self.manager:
+            raise ValueError("free: this Buffer belongs to another manager; call its release()")
+        if self.exports:
+            raise BufferError(f"release: {self.exports} view(s) of this Buffer are in use; drop them first")
+        if address is NULL:
+            return
+        with nogil:
+            status = tmi_free(manager.handle, address, TM_OWNED, bytes)
+        if status != TM_OK:
+            raise manager.failure()
+        self.address = NULL
+
+    def detach(self):
+        """Give up ownership: the address, which is now to be freed with `manager.free`; the Buffer becomes empty."""
+        cdef void *address = self.address
+        if self.exports:
+            raise BufferError(f"detach: {self.exports} view(s) of this Buffer are in use; drop them first")
+        if address is not NULL:
+            tmi_disown(self.manager.handle, address)
+            self.address = NULL
+        return <uintptr_t>address
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __len__(self):
+        return self.bytes
+
+    def __repr__(self):
+        where = self.manager.kind if self.manager.owner is None else f"{self.manager.owner.name} {self.manager.kind}"
+        state = "" if self.address is not NULL or self.bytes == 0 else " released"
+        return f"<Buffer{state}: {self.bytes} bytes at {<uintptr_t>self.address:#x}, {where}>"
+
+    cdef void *host_address(self) except? NULL:
+        if not self.manager.backend.table.flags & TM_BACKEND_HOST_ACCESSIBLE:
+            raise BufferError("the host cannot reach this memory; copy it with the device first")
+        if self.address is NULL and self.bytes:
+            raise BufferError("this Buffer was released")
+        return self.address
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        view.buf = self.host_address()
+        view.obj = self
+        view.len = self.bytes
+        view.itemsize = 1
+        view.readonly = 0
+        view.ndim = 1
+        view.format = _BYTE if flags & PyBUF_FORMAT else NULL
+        view.shape = &self.bytes if flags & PyBUF_ND else NULL
+        view.strides = &view.itemsize if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        view.internal = NULL
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.exports -= 1
+
+    @property
+    def __array_interface__(self):
+        if not self.manager.backend.table.flags & TM_BACKEND_HOST_ACCESSIBLE:
+            raise AttributeError("__array_interface__: the host cannot reach this memory")
+        self.host_address()
+        return {"shape": (self.bytes,), "typestr": "|u1", "data": (<uintptr_t>self.address, False), "version": 3}
+
+
+cdef drop(Buffer buffer):
+    """Free what a dropped Buffer owns, the slow way. An error becomes an unraisable one: nobody could catch it."""
+    cdef tm_status status
+    cdef tm_manager *handle = buffer.manager.handle
+    cdef void *address = buffer.address
+    with nogil:
+        status = tmi_free(handle, address, TM_OWNED, TM_SIZE_UNKNOWN)
+    if status != TM_OK:
+        try:
+            raise buffer.manager.failure()
+        except BaseException:
+            PyErr_WriteUnraisable(buffer.manager)
