@@ -1,0 +1,205 @@
+"""`Device`: one unit of a target, with a memory manager for each of its memory kinds."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from targetmem._core import Backend
+from targetmem.abc import KINDS, Kind
+from targetmem.config import resolve
+from targetmem.errors import NotSupported, PluginError, TargetMemoryError
+from targetmem.failures import forked_text
+from targetmem.lifecycle import Gate, Once
+from targetmem.manager import MemoryManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from targetmem._core import Buffer
+    from targetmem.abc import Capabilities, Limit, MemoryInfo, Plugin
+    from targetmem.config import Settings
+
+__all__ = ["Device"]
+
+_groups = count(1)
+
+
+class Device:
+    """One unit of a target, named `plugin:index`. Get one from `targetmem.device("host:0")`.
+
+    `plugin` is its plugin and `index` its number there. It is initialised on first use, once; an error in
+    that is kept and raised again. Any thread may use it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_allocate",
+        "_gate",
+        "_group",
+        "_managers",
+        "_start",
+        "index",
+        "name",
+        "plugin",
+    )
+
+    def __init__(self, plugin: Plugin, index: int) -> None:
+        self.plugin = plugin
+        self.index = index
+        self.name = f"{plugin.name}:{index}"
+        self._gate = Gate()
+        self._start = Once(self._initialise, f"device {self.name}")
+        self._managers: dict[str, Once[MemoryManager]] = {
+            kind: Once(partial(self._make_manager, kind), f"device {self.name}") for kind in KINDS
+        }
+        self._group = next(_groups)
+        self._allocate: Callable[[int], Buffer] = self._allocate_first
+
+    # --- memory ---
+
+    def allocate(self, size: int, /, *, kind: Kind | None = None, alignment: int | None = None) -> Buffer:
+        """Obtain `size` bytes; the `Buffer` gives them back when it is released or dropped.
+
+        `kind` is "device" (the default), "host" or "shared"; `alignment` a power of two in bytes. Contents
+        are not cleared. A size of 0 gives an empty buffer. Raises OutOfDeviceMemory, NotSupported for a kind
+        that the device does not have, ValueError for a negative size or an alignment that is no power of two.
+        """
+        if kind is None and alignment is None:
+            return self._allocate(size)
+        manager = self.manager("device" if kind is None else kind)
+        return manager.allocate(size) if alignment is None else manager.allocate_aligned(size, alignment)
+
+    @property
+    def memory(self) -> MemoryManager:
+        """The manager of the kind "device". Its `allocate` is the shortest way to memory."""
+        return self.manager("device")
+
+    def manager(self, kind: Kind) -> MemoryManager:
+        """Give the manager of a memory kind. Raises NotSupported when the device does not have that kind."""
+        made = self._managers.get(kind)
+        if made is None:
+            raise NotSupported(f"{self.name}: expected a memory kind ({', '.join(KINDS)}), got {kind!r}")
+        if made.succeeded:  # also when the device is closed, for its statistics
+            return made()
+        with self._ready():
+            return made()
+
+    def managers(self) -> list[MemoryManager]:
+        """Give the managers that were used so far, one for each memory kind."""
+        return [made() for made in self._managers.values() if made.succeeded]
+
+    def settings(self, kind: Kind = "device") -> Settings:
+        """Give what is set for the device, and where each value was found. Raises ConfigError."""
+        with self._ready():
+            wanted = self.plugin.manager_wanted(self.index, kind)
+            default = self.plugin.default_threshold(self.index, kind) if wanted else 0
+        return resolve(self.name, plugin_threshold=default)
+
+    def memory_info(self) -> MemoryInfo | None:
+        """Give the device's free and total bytes, None when it cannot tell."""
+        with self._ready():
+            return self.plugin.memory_info(self.index)
+
+    def memory_limit(self) -> Limit | None:
+        """Give the limit in bytes that holds below the device's capacity, None when there is none."""
+        with self._ready():
+            return self.plugin.memory_limit(self.index)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the device is able to do."""
+        with self._ready():
+            return self.plugin.capabilities(self.index)
+
+    # --- work ---
+
+    def synchronize(self) -> None:
+        """Wait until all work given to the device is done. Raises what went wrong in it."""
+        with self._ready():
+            self.plugin.synchronize(self.index)
+
+    # --- lifetime ---
+
+    @property
+    def closed(self) -> bool:
+        """Whether the device was closed."""
+        return self._gate.closed
+
+    def close(self) -> None:
+        """Close the managers, which give all memory back, then end the use of the device, for good.
+
+        Waits for calls that other threads have inside the plugin. Live memory is told in a LeakWarning, and
+        every `Buffer` becomes inert. Idempotent.
+        """
+        self.close_and_report(report=True)
+
+    def close_and_report(self, *, report: bool | None) -> None:
+        """Close, and warn of live memory or not; None leaves that to the setting `report_leaks`."""
+        if not self._gate.close(f"{self.name}: closed: expected an open device; use it before close()"):
+            return
+        with ExitStack() as steps:  # taken from the last to the first, whatever fails
+            if self._start.succeeded:
+                steps.callback(self.plugin.deinit_device, self.index)
+            for manager in self.managers():
+                steps.callback(manager.close_and_report, report=report)
+
+    def disown(self) -> None:
+        """Refuse everything: the device belongs to the parent of this forked process."""
+        self._gate.close_in_child(forked_text(self.name))
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name}{' closed' if self.closed else ''}>"
+
+    # --- first use ---
+
+    def _ready(self) -> Gate:
+        """Give the gate to call the plugin through, once the device is initialised."""
+        if not self._start.succeeded:
+            with self._gate:
+                self._start()
+        return self._gate
+
+    def _initialise(self) -> None:
+        try:
+            self.plugin.init_device(self.index)
+        except TargetMemoryError:
+            raise
+        except Exception as error:
+            text = f"device {self.name}: cannot be initialised: {type(error).__name__}: {error}"
+            raise PluginError(text, plugin=self.plugin.name) from error
+
+    def _allocate_first(self, size: int, /) -> Buffer:
+        """Allocate, and have further calls go to the core directly."""
+        self._allocate = self.memory.allocate
+        return self._allocate(size)
+
+    def _make_manager(self, kind: Kind) -> MemoryManager:
+        if kind not in self.plugin.capabilities(self.index).kinds:
+            known = ", ".join(self.plugin.capabilities(self.index).kinds)
+            text = f"{self.name}: expected a memory kind of this device ({known}), got {kind!r}"
+            raise NotSupported(text, plugin=self.plugin.name)
+        return MemoryManager(
+            backend=self.plugin.backend(self.index, kind) or self._backend(kind),
+            settings=self.settings(kind),
+            name=self.name if kind == "device" else f"{self.name} ({kind})",
+            kind=kind,
+            group=self._group,
+            owner=self,
+        )
+
+    def _backend(self, kind: Kind) -> Backend:
+        """Make the backend that calls the plugin's own methods."""
+        plugin, index = self.plugin, self.index
+        able = plugin.capabilities(index)
+        return Backend(
+            lambda size, alignment: plugin.allocate(index, size, kind, alignment),
+            lambda address, size: plugin.release(index, address, size, kind),
+            min_alignment=plugin.min_alignment(index, kind),
+            aligns=able.aligns,
+            host_accessible=kind in able.host_accessible,
+            fork_safe=plugin.fork_safe,
+            memory_info=lambda: plugin.memory_info(index),
+        )

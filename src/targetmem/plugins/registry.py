@@ -1,0 +1,138 @@
+"""The plugins and devices of this process: found by name, started on first use, ended in order.
+
+Whoever can call a plugin is gone before it is: buffers, managers, devices, then the plugin. That order is
+walked in one place, `Registry.close`, at interpreter exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from targetmem import manager
+from targetmem.config import settings_file
+from targetmem.errors import PluginError, TargetMemoryWarning, UnknownDevice
+from targetmem.lifecycle import Once
+from targetmem.plugins import discovery
+from targetmem.plugins.loaded import LoadedPlugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from targetmem._device import Device
+    from targetmem.plugins.discovery import Source
+    from targetmem.settings_file import SettingsFile
+
+__all__ = ["Registry", "default"]
+
+
+class Registry:
+    """Every plugin that `sources` gives, with its devices; the process's own one is `default()`."""
+
+    def __init__(self, sources: Callable[[], Mapping[str, Source]] = discovery.sources) -> None:
+        self._sources = sources
+        self._plugins: dict[str, LoadedPlugin] = {}
+        self._lock = threading.RLock()  # held for nothing but changes of the table
+
+    def plugins(self) -> dict[str, LoadedPlugin]:
+        """Look for plugins, new ones included; gives them by name, in the order of `targetmem devices`.
+
+        Raises ConfigError for a table of the settings file that belongs to none of them.
+        """
+        sources = self._sources()
+        file = settings_file()
+        if file is not None:
+            _check_names(file, sources)
+        with self._lock:
+            for name, source in sources.items():
+                self._plugins.setdefault(name, LoadedPlugin(source))
+            self._plugins = {name: self._plugins[name] for name in sources}
+            return self._plugins
+
+    def device(self, name: str) -> Device:
+        """Give the device of a name like `host:0`.
+
+        Raises UnknownDevice when there is none, PluginError when its plugin is not available.
+        """
+        plugin, _, index = name.rpartition(":")
+        loaded = self._plugins.get(plugin) or self.plugins().get(plugin)
+        if loaded is None or not index.isdecimal():
+            raise self._unknown(name)
+        devices = loaded.devices()
+        if int(index) >= len(devices):
+            raise self._unknown(name)
+        return devices[int(index)]
+
+    def devices(self) -> list[Device]:
+        """Give the devices of all plugins that are available; starts every plugin."""
+        return [
+            device
+            for found in self.survey().values()
+            if not isinstance(found, PluginError)
+            for device in found
+        ]
+
+    def survey(self) -> dict[str, tuple[Device, ...] | PluginError]:
+        """Start every plugin; gives its devices, or why it is not available, by its name."""
+        return {name: _devices_or_error(loaded) for name, loaded in self.plugins().items()}
+
+    def close(self) -> None:
+        """Close all devices, then the managers that belong to none, then the plugins: all, whatever fails."""
+        with ExitStack() as steps:  # taken from the last to the first
+            for loaded in self._plugins.values():
+                steps.callback(loaded.deinit)
+            steps.callback(manager.close_all)
+            for loaded in self._plugins.values():
+                steps.callback(loaded.close_devices, report=None)
+
+    def close_at_exit(self) -> None:
+        """Close; a failure becomes a warning, for nobody is left to catch it."""
+        try:
+            self.close()
+        except Exception as error:  # noqa: BLE001
+            text = f"while closing the devices at exit: {type(error).__name__}: {error}"
+            warnings.warn(text, TargetMemoryWarning, stacklevel=2)
+
+    def after_fork_in_child(self) -> None:
+        """Give up what belongs to the parent."""
+        self._lock = threading.RLock()
+        for loaded in self._plugins.values():
+            loaded.disown_in_child()
+
+    def _unknown(self, name: str) -> UnknownDevice:
+        """Build the error; starts no plugin only to list its devices."""
+        plugins = self.plugins()
+        names = [device.name for loaded in plugins.values() if loaded.started for device in loaded.devices()]
+        names += [f"those of {name}" for name, loaded in plugins.items() if not loaded.started]
+        known = ", ".join(names)
+        return UnknownDevice(f"expected a device ({known}; `targetmem devices` lists them), got {name!r}")
+
+
+def _devices_or_error(loaded: LoadedPlugin) -> tuple[Device, ...] | PluginError:
+    try:
+        return loaded.devices()
+    except PluginError as error:
+        return error
+
+
+def _check_names(file: SettingsFile, sources: Mapping[str, Source]) -> None:
+    """Raise ConfigError for a table whose plugin is not there: nothing would ever read it."""
+    for kind in ("device", "plugin"):
+        for name in file.names(kind):
+            plugin = name.rpartition(":")[0] if kind == "device" else name
+            if plugin not in sources:
+                raise file.error(kind, name, expected=f"a table of a plugin ({', '.join(sources)})", got=name)
+
+
+def _make_default() -> Registry:
+    registry = Registry()
+    atexit.register(registry.close_at_exit)
+    os.register_at_fork(after_in_child=registry.after_fork_in_child)
+    return registry
+
+
+default = Once(_make_default, "plugins")
