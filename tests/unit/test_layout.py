@@ -226,7 +226,7 @@ def names_wrong(paths: list[Path], unwanted: dict[str, str]) -> list[str]:
 def test_names_are_the_glossarys() -> None:
     """No identifier of the package or the core uses a word that the glossary has another word for."""
     unwanted = unwanted_words((ROOT / "docs" / "glossary.md").read_text())
-    assert {"active": "live", "purge": "trim"}.items() <= unwanted.items()
+    assert {"inuse": "live", "purge": "trim"}.items() <= unwanted.items()
     assert [] == names_wrong(files(*PYTHON_FILES, *C_FILES, below=(PACKAGE, CORE)), unwanted)
 
 
