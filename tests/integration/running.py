@@ -37,7 +37,7 @@ def start(
         timeout=100,
         check=False,
     )
-    out, err = (re.sub("0x[0-9a-f]+", "0x", text) for text in (done.stdout, done.stderr))
+    out, err = (re.sub("0x[0-9a-f]{6,}", "0x", text) for text in (done.stdout, done.stderr))
     return Outcome(done.returncode, out, err)
 
 

@@ -42,6 +42,8 @@ class CommandParser(argparse.ArgumentParser):
         if self.split is not None:
             own, program = self.split(own)
         found, unknown = super().parse_known_args(own, namespace)
+        if unknown:
+            self.error(f"unknown option or argument {unknown[0]!r}")
         if self.split is not None:
             found.program = program
         return found, unknown

@@ -86,6 +86,8 @@ def _check_module(name: str) -> None:
     former, sys.path = sys.path, sys.path if sys.flags.safe_path else [os.getcwd(), *sys.path[1:]]
     try:
         missing = _missing(name)
+    except Exception:  # noqa: BLE001 - finders may want the parent imported, as for a namespace in a namespace
+        missing = None
     finally:
         sys.path = former
     if missing is not None:
@@ -113,10 +115,7 @@ def _missing(name: str) -> str | None:
 
 def _find(module: str, path: list[str] | None) -> importlib.machinery.ModuleSpec | None:
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    try:
-        return next(filter(None, (finder.find_spec(module, path) for finder in finders)), None)
-    except (ImportError, ValueError):
-        return None
+    return next(filter(None, (finder.find_spec(module, path) for finder in finders)), None)
 
 
 def _makes_its_own_path(spec: importlib.machinery.ModuleSpec) -> bool:

@@ -1,0 +1,143 @@
+"""The program's end of `targetmem run`: have NumPy served once it is imported, and report at the exit.
+
+Nothing here may disturb the program: what fails is told in the report, in one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+
+from targetmem.report import plain
+from targetmem.report.facts import Facts, PageFaults
+
+if TYPE_CHECKING:
+    from targetmem.statistics import Statistics
+
+__all__ = ["Integration", "Session", "page_faults"]
+
+
+class Integration(Protocol):
+    """What serves NumPy, as far as the report asks it."""
+
+    @property
+    def policy(self) -> str: ...  # noqa: D102
+    @property
+    def threshold(self) -> int: ...  # noqa: D102
+    @property
+    def cached_limit(self) -> int | None: ...  # noqa: D102
+    def stats(self) -> Statistics: ...  # noqa: D102
+
+
+def page_faults() -> PageFaults:
+    """Give the page faults of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return PageFaults(usage.ru_minflt, usage.ru_majflt)
+
+
+@dataclass
+class Session:
+    """One run, from the launcher's start on. `settings` are those that `targetmem run` handed over."""
+
+    settings: dict[str, Any]
+    integration: Integration | None = None
+    failure: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read the settings that the launcher wrote."""
+        return cls(json.loads(text))
+
+    def serve(self) -> None:
+        """Serve NumPy's arrays from the pool from now on."""
+        import targetmem
+
+        try:
+            self.integration = targetmem.install("numpy", **self._options())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on without the pool
+            self.failure = f"{type(error).__name__}: {error}".partition("\n")[0]
+
+    def finish(self) -> None:
+        """Write the report to where it was asked for."""
+        try:
+            facts = self.facts()
+            self._write(facts)
+            if not self.settings["quiet"]:
+                show(facts, sys.__stderr__)
+            elif self.failure:
+                complain(f"no array was served: {self.failure}")
+        except KeyboardInterrupt:
+            pass
+        except Exception as error:  # noqa: BLE001 - the program is over; its exit status stays its own
+            complain(f"no report: {type(error).__name__}: {error}")
+
+    def facts(self) -> Facts:
+        """Put together what is known now."""
+        source: Any = self.integration
+        known = {name: getattr(source, name) for name in self._options()} if source else self._options()
+        return Facts(
+            program=self.settings["program"],
+            seconds=time.monotonic() - self.settings["started"],
+            faults_before=PageFaults(*self.settings["page_faults"]),
+            faults_after=page_faults(),
+            statistics=source.stats() if source else None,
+            small=getattr(source, "small", None),
+            why_not="" if source else self.failure or "the program did not import NumPy",
+            **known,
+        )
+
+    def _options(self) -> dict[str, Any]:
+        return {name: self.settings[name] for name in ("policy", "threshold", "cached_limit")}
+
+    def _write(self, facts: Facts) -> None:
+        path = self.settings["json"]
+        if path is None:
+            return
+        from targetmem.report import document
+
+        try:
+            document.write(facts, path)
+        except OSError as error:
+            complain(f"can't write {path!r}: {error.strerror}")
+
+
+def show(facts: Facts, stream: TextIO | None) -> None:
+    """Print the report after all that the program printed; on a terminal, as rich draws it."""
+    if stream is None or stream.closed:
+        return
+    with suppress(Exception):  # Python will say so itself when it closes the stream
+        sys.stdout.flush()
+    print_text(drawn(facts, stream) or plain.text(facts), stream)
+
+
+def drawn(facts: Facts, stream: TextIO) -> str:
+    """Give the report for the terminal that a stream leads to; nothing where it leads elsewhere."""
+    if not stream.isatty():
+        return ""
+    try:
+        from targetmem.report import terminal
+    except ImportError:
+        return ""
+    return terminal.text(facts, stream)
+
+
+def complain(message: str) -> None:
+    """Print one line on stderr, where there is one."""
+    stream = sys.__stderr__
+    if stream is not None and not stream.closed:
+        print_text(f"targetmem: {message}\n", stream)
+
+
+def print_text(text: str, stream: TextIO) -> None:
+    """Write to where a stream leads, past its buffer: what can't be written must not fail at Python's end."""
+    data = text.encode(stream.encoding, stream.errors or "strict")
+    with suppress(OSError):
+        stream.flush()
+        while data:
+            data = data[os.write(stream.fileno(), data) :]
