@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from targetmem import failures, pressure, shortage, statistics
 from targetmem._core import Backend, ManagerCore, set_tag
 from targetmem.config import resolve
-from targetmem.errors import LeakWarning
+from targetmem.errors import LeakWarning, TargetMemoryWarning
 from targetmem.sizes import format_size
 from targetmem.tags import number_of_site
 
@@ -71,6 +71,8 @@ class MemoryManager(ManagerCore):
             settings = resolve(
                 policy=policy, threshold=threshold, cached_limit=cached_limit, call_sites=call_sites
             )
+        self.name = name  # first, for an error of the core asks for it
+        self.settings = settings
         super().__init__(
             _backend_of(allocate, release) if backend is None else backend,
             policy=settings.policy,
@@ -79,8 +81,6 @@ class MemoryManager(ManagerCore):
             group=group,
             kind=kind,
         )
-        self.name = name
-        self.settings = settings
         self.owner = owner
         _managers[id(self)] = weakref.ref(self, _forget(id(self)))
         if settings.call_sites:
@@ -129,9 +129,15 @@ class MemoryManager(ManagerCore):
 
     def close_and_report(self, *, report: bool | None) -> None:
         """Close, and warn of live blocks or not; None leaves that to the setting `report_leaks`."""
+        if self.closed:
+            return
         wanted = self.settings.report_leaks if report is None else report
-        leaks = self._leaks() if wanted and not self.closed else ""
+        leaks = self._leaks() if wanted else ""
+        failures_before = self.counters().device_failures
         super().close()
+        if failed := self.counters().device_failures - failures_before:
+            text = f"{self.name}: closed, but the device failed to take {failed} block(s) back"
+            warnings.warn(text, TargetMemoryWarning, stacklevel=3)
         if leaks:
             warnings.warn(leaks, LeakWarning, stacklevel=3)
 

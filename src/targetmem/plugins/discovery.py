@@ -7,10 +7,12 @@ source checkout works.
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from targetmem.errors import PluginError
+from targetmem.errors import PluginError, TargetMemoryWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from targetmem.abc import Plugin
 
-__all__ = ["GROUP", "Source", "add", "sources"]
+__all__ = ["GROUP", "Source", "add", "built_in", "sources"]
 
 GROUP = "targetmem.plugins"
 BUILT_IN = {
@@ -38,16 +40,26 @@ class Source:
     hint: str = ""
 
 
-def sources() -> dict[str, Source]:
-    """Give every plugin by its name: `host` first, `simulated` last, the others by name."""
-    from importlib.metadata import EntryPoint, entry_points
+def built_in(name: str) -> Source | None:
+    """Give a plugin of this package, None when it has none of that name; reads no package's metadata."""
+    if name not in BUILT_IN:
+        return None
+    module, _, attribute = BUILT_IN[name].partition(":")
+    return Source(name, lambda: getattr(import_module(module), attribute))
 
-    points: dict[str, list[EntryPoint]] = {
-        name: [EntryPoint(name, BUILT_IN[name], GROUP)] for name in BUILT_IN
-    }
+
+def sources() -> dict[str, Source]:
+    """Give every plugin by its name: `host` first, `simulated` last, the others by name.
+
+    An entry point that claims the name of a plugin of this package is ignored, with a TargetMemoryWarning.
+    """
+    from importlib.metadata import entry_points
+
+    points: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         points.setdefault(point.name, []).append(point)
     found = {name: _source_of(name, same) for name, same in points.items()} | _added
+    found |= {name: source for name in BUILT_IN if (source := built_in(name)) is not None}
     return dict(sorted(found.items(), key=lambda item: (item[0] != "host", item[0] == "simulated", item[0])))
 
 
@@ -66,9 +78,18 @@ def add(plugin: Plugin, name: str) -> None:
 
 
 def _source_of(name: str, points: list[EntryPoint]) -> Source:
+    if name in BUILT_IN:
+        _warn_of_claims(name, points)
     if len({point.value for point in points}) > 1:
         return _conflict(name, points)
     return Source(name, points[-1].load, _install_hint(points[-1]))
+
+
+def _warn_of_claims(name: str, points: list[EntryPoint]) -> None:
+    for point in points:
+        if point.value != BUILT_IN[name]:
+            text = f"entry point {name} = {point.value}: expected a name that targetmem does not use, ignored"
+            warnings.warn(text, TargetMemoryWarning, stacklevel=4)
 
 
 def _install_hint(point: EntryPoint) -> str:
@@ -80,7 +101,7 @@ def _install_hint(point: EntryPoint) -> str:
 
 def _conflict(name: str, points: Iterable[EntryPoint]) -> Source:
     """Make a source that refuses to load: two packages claim one name, and neither shall win silently."""
-    owners = sorted({"targetmem" if point.dist is None else point.dist.name for point in points})
+    owners = sorted({"?" if point.dist is None else point.dist.name for point in points})
     hint = f"uninstall all but one of {', '.join(owners)}"
 
     def load() -> Callable[..., Plugin]:

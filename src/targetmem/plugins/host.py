@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import TYPE_CHECKING
 
@@ -66,11 +65,11 @@ class HostPlugin(Plugin):
 
     def submit(self, device: int, target: int, host: int, size: int, queue: object | None = None) -> None:
         """Copy; done on return, with a queue too."""
-        ctypes.memmove(target, host, size)
+        _copy(target, host, size)
 
     def retrieve(self, device: int, host: int, target: int, size: int, queue: object | None = None) -> None:
         """Copy; done on return, with a queue too."""
-        ctypes.memmove(host, target, size)
+        _copy(host, target, size)
 
     def exchange(
         self,
@@ -82,7 +81,7 @@ class HostPlugin(Plugin):
         queue: object | None = None,
     ) -> None:
         """Copy; done on return, with a queue too."""
-        ctypes.memmove(target, source, size)
+        _copy(target, source, size)
 
     def can_exchange(self, device: int, other: int) -> bool:
         """Tell that the one device can exchange with itself."""
@@ -98,15 +97,12 @@ class HostPlugin(Plugin):
     ) -> None:
         """Write a pattern again and again; done on return, with a queue too."""
         if len(pattern) == 1:
-            ctypes.memset(target, pattern[0], count)
+            from ctypes import memset
+
+            memset(target, pattern[0], count)
         elif count:
-            # Each copy doubles what is written, so a long fill takes few copies.
-            size, done = len(pattern) * count, len(pattern)
-            ctypes.memmove(target, pattern, done)
-            while done < size:
-                step = min(done, size - done)
-                ctypes.memmove(target + done, target, step)
-                done += step
+            _copy(target, pattern, len(pattern))
+            _spread(target, len(pattern), len(pattern) * count)
 
     def create_queue(self, device: int) -> object:
         """Give a queue that is always done."""
@@ -114,6 +110,20 @@ class HostPlugin(Plugin):
 
     def release_queue(self, device: int, queue: object) -> None:
         """Do nothing: a queue of the host holds nothing."""
+
+
+def _copy(target: int, source: int | bytes, size: int) -> None:
+    from ctypes import memmove  # slow to import, and most programs copy nothing here
+
+    memmove(target, source, size)
+
+
+def _spread(target: int, done: int, size: int) -> None:
+    """Repeat the first `done` bytes up to `size`; each copy doubles what is there, so it takes few."""
+    while done < size:
+        step = min(done, size - done)
+        _copy(target + done, target, step)
+        done += step
 
 
 def _available() -> int | None:

@@ -59,13 +59,21 @@ class Registry:
         Raises UnknownDevice when there is none, PluginError when its plugin is not available.
         """
         plugin, _, index = name.rpartition(":")
-        loaded = self._plugins.get(plugin) or self.plugins().get(plugin)
+        loaded = self._plugins.get(plugin) or self._built_in(plugin) or self.plugins().get(plugin)
         if loaded is None or not index.isdecimal():
             raise self._unknown(name)
         devices = loaded.devices()
         if int(index) >= len(devices):
             raise self._unknown(name)
         return devices[int(index)]
+
+    def _built_in(self, name: str) -> LoadedPlugin | None:
+        """Give a plugin of this package without the search for others, if nothing needs their names."""
+        source = discovery.built_in(name) if self._sources is discovery.sources else None
+        if source is None or settings_file() is not None:
+            return None
+        with self._lock:
+            return self._plugins.setdefault(name, LoadedPlugin(source))
 
     def devices(self) -> list[Device]:
         """Give the devices of all plugins that are available; starts every plugin."""
