@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from targetmem.commands import devices, run
 from targetmem.commands.common import CommandParser, ShowVersion
 from targetmem.errors import TargetMemoryError
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+COMMANDS = ("run", "devices")
 DESCRIPTION = "A caching memory manager for any target, and for the arrays of an unmodified NumPy program."
 EXAMPLES = """\
 examples:
@@ -27,7 +28,9 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status: 2, with one line on stderr, when it cannot be done."""
-    args = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    asked = next(iter(arguments), "")
+    args = _parser([asked] if asked in COMMANDS else COMMANDS).parse_args(arguments)
     try:
         return int(args.execute(args))
     except TargetMemoryError as error:
@@ -35,10 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _parser() -> CommandParser:
+def _parser(names: Sequence[str]) -> CommandParser:
+    """Give a parser of these commands. To load the other ones would take as long as to start the program."""
     parser = CommandParser(prog="targetmem", description=DESCRIPTION, epilog=EXAMPLES)
     parser.add_argument("--version", action=ShowVersion, help="print versions and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
-    for command in (run, devices):
-        command.add(commands)
+    for name in names:
+        import_module(f"targetmem.commands.{name}").add(commands)
     return parser

@@ -130,6 +130,11 @@ def _environment(args: argparse.Namespace) -> Mapping[str, str]:
 
 def _check_settings(args: argparse.Namespace) -> None:
     """Find what is wrong in variables and settings file before the program starts; warnings come there."""
+    from targetmem import environment
+
+    names = [name for name in os.environ if name.startswith((environment.PREFIX, environment.LLVM_THRESHOLD))]
+    if not names and not any(map(os.path.exists, environment.usual_files())):
+        return  # the options were checked as they were read; most runs need not load what follows
     from targetmem.config import resolve
 
     with warnings.catch_warnings():

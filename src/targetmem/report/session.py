@@ -7,47 +7,52 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
-
-from targetmem.report import plain
-from targetmem.report.facts import Facts, PageFaults
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from typing import Protocol, Self, TextIO
+
+    from targetmem.report.facts import Facts, PageFaults
     from targetmem.statistics import Statistics
 
-__all__ = ["Integration", "Session", "page_faults"]
+    class Integration(Protocol):
+        """What serves NumPy, as far as the report asks it."""
+
+        @property
+        def policy(self) -> str: ...
+        @property
+        def threshold(self) -> int: ...
+        @property
+        def cached_limit(self) -> int | None: ...
+        def stats(self) -> Statistics: ...
 
 
-class Integration(Protocol):
-    """What serves NumPy, as far as the report asks it."""
-
-    @property
-    def policy(self) -> str: ...  # noqa: D102
-    @property
-    def threshold(self) -> int: ...  # noqa: D102
-    @property
-    def cached_limit(self) -> int | None: ...  # noqa: D102
-    def stats(self) -> Statistics: ...  # noqa: D102
+__all__ = ["Session", "page_faults"]
 
 
 def page_faults() -> PageFaults:
     """Give the page faults of this process so far."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+    from resource import RUSAGE_SELF, getrusage
+
+    from targetmem.report.facts import PageFaults
+
+    usage = getrusage(RUSAGE_SELF)
     return PageFaults(usage.ru_minflt, usage.ru_majflt)
 
 
-@dataclass
 class Session:
-    """One run, from the launcher's start on. `settings` are those that `targetmem run` handed over."""
+    """One run, from the launcher's start on. `settings` are those that `targetmem run` handed over.
 
-    settings: dict[str, Any]
-    integration: Integration | None = None
-    failure: str = ""
+    Modules are loaded when they are needed: most of this comes before the program's own work.
+    """
+
+    def __init__(self, settings: dict[str, Any], integration: Integration | None = None) -> None:
+        self.settings = settings
+        self.integration = integration
+        self.failure = ""
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -66,10 +71,10 @@ class Session:
     def finish(self) -> None:
         """Write the report to where it was asked for."""
         try:
-            facts = self.facts()
-            self._write(facts)
+            if self.settings["json"] is not None:
+                self._write(self.settings["json"])
             if not self.settings["quiet"]:
-                show(facts, sys.__stderr__)
+                show(self.facts(), sys.__stderr__)
             elif self.failure:
                 complain(f"no array was served: {self.failure}")
         except KeyboardInterrupt:
@@ -79,6 +84,8 @@ class Session:
 
     def facts(self) -> Facts:
         """Put together what is known now."""
+        from targetmem.report.facts import Facts, PageFaults
+
         source: Any = self.integration
         known = {name: getattr(source, name) for name in self._options()} if source else self._options()
         return Facts(
@@ -95,14 +102,11 @@ class Session:
     def _options(self) -> dict[str, Any]:
         return {name: self.settings[name] for name in ("policy", "threshold", "cached_limit")}
 
-    def _write(self, facts: Facts) -> None:
-        path = self.settings["json"]
-        if path is None:
-            return
+    def _write(self, path: str) -> None:
         from targetmem.report import document
 
         try:
-            document.write(facts, path)
+            document.write(self.facts(), path)
         except OSError as error:
             complain(f"can't write {path!r}: {error.strerror}")
 
@@ -113,6 +117,8 @@ def show(facts: Facts, stream: TextIO | None) -> None:
         return
     with suppress(Exception):  # Python will say so itself when it closes the stream
         sys.stdout.flush()
+    from targetmem.report import plain
+
     print_text(drawn(facts, stream) or plain.text(facts), stream)
 
 
