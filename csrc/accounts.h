@@ -1,9 +1,12 @@
-/* accounts.h - statistics that cost the hot path next to nothing and are exact when it is quiet (M14).
+/* accounts.h - statistics that cost the hot path nothing and are exact when it is quiet (M14).
  *
- * Every thread cache counts its own net live bytes, per bucket and in total, in cells that only its owner
- * writes. A cell also carries a window [low, high]: while live stays inside it no peak can have changed,
- * so the hot path compares and goes on. A call that would leave the window goes the slow way and widens
- * it; only when all windows together could exceed a known peak are the cells summed up exactly.
+ * What is live and cached now, and how many calls there were, follows from the slots' stacks themselves (see
+ * tm_slot_counts). Peaks need more: each slot has a floor and a ceiling, which the hot path compares its stack's
+ * height with anyway, since a stack may be empty or full. A cell of the cache grants, per bucket and for the
+ * whole, how many bytes its slots together may add to what is live (down to the floors) or cached (up to the
+ * ceilings). While no slot leaves its bounds, no sum can have passed a known peak. Leaving them is a slow path:
+ * slack is first taken from the thread's other slots, then from the accounts; and only when all grants together
+ * could exceed a peak are they all closed around what is there, and the exact sum becomes the peak.
  */
 #ifndef TM_ACCOUNTS_H
 #define TM_ACCOUNTS_H
@@ -15,10 +18,10 @@
 #define TM_ROWS (TM_BUCKETS + 1u) /* one a bucket, and the whole manager */
 #define TM_WHOLE TM_BUCKETS
 
+/* Granted to a cache, in bytes: changed under the accounts' lock, read by the owner without. */
 typedef struct tm_cell {
-    _Atomic int64_t live; /* bytes handed out minus bytes taken back by this thread; the owner writes */
-    _Atomic int64_t high, low;
-    _Atomic int64_t stock; /* bytes that entered the thread's hands minus those that left: stock - live is cached */
+    _Atomic int64_t live;   /* most of sum(size * (moved - floor)) over its slots */
+    _Atomic int64_t cached; /* most of sum(size * ceiling) */
 } tm_cell;
 
 /* Sums that only rise. */
@@ -30,8 +33,8 @@ typedef struct tm_flows {
 } tm_flows;
 
 typedef struct tm_row {
-    int64_t live, cached;              /* bytes outside the cells */
-    int64_t live_bound, cached_bound;  /* at most so many with the cells */
+    int64_t live, cached;             /* bytes outside the slots */
+    int64_t live_bound, cached_bound; /* the same plus all grants */
     int64_t held, padding;
     int64_t live_peak, cached_peak, held_peak;
     tm_flows flows;
@@ -46,9 +49,9 @@ typedef struct tm_accounts {
     tm_row rows[TM_ROWS];
 } tm_accounts;
 
-/* What one slow call changed, in bytes. live and stock belong to the cache that is given along, if any. */
+/* What one slow call changed, in bytes. */
 typedef struct tm_event {
-    int64_t live, stock, cached, held, padding;
+    int64_t live, cached, held, padding;
     tm_flows flows;
 } tm_event;
 
@@ -56,12 +59,20 @@ void tmi_accounts_init(tm_accounts *accounts, size_t cached_limit);
 
 /* locks: these take the accounts' lock; the caller may hold any other. */
 
-/* Apply an event to a bucket and the whole. limited: refuse it (false, no change) when more than the limit
- * would be cached. cache may be null. */
-bool tmi_accounts_record(tm_accounts *accounts, struct tm_cache *cache, unsigned bucket, const tm_event *event,
-                         bool limited);
+void tmi_accounts_record(tm_accounts *accounts, unsigned bucket, const tm_event *event);
+/* The same, unless more than the limit would be cached then: false, and no change. */
+bool tmi_accounts_record_limited(tm_accounts *accounts, unsigned bucket, const tm_event *event);
+struct tm_slot;
+struct tm_block;
+/* locks: the cache, too. A block counted as cached in the rows goes into a slot, and one comes out of it: together
+ * with their accounts, so that nobody ever sees a block twice, or above the limit. */
+void tmi_accounts_plug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, struct tm_block *block,
+                       bool oldest);
+struct tm_block *tmi_accounts_unplug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, uint32_t at);
+/* Owner: grant room for size more live and cached bytes, as far as that passes no peak and not the limit. */
+void tmi_accounts_grant(tm_accounts *accounts, struct tm_cache *cache, unsigned bucket, size_t size);
 void tmi_accounts_join(tm_accounts *accounts, struct tm_cache *cache);
-/* pre: the cache is empty. Its cells become part of the rows, and it leaves the list. */
+/* pre: no slot of the cache is in use. */
 void tmi_accounts_leave(tm_accounts *accounts, struct tm_cache *cache);
 void tmi_accounts_read(tm_accounts *accounts, unsigned row, tm_statistics *out);
 void tmi_accounts_reset_peaks(tm_accounts *accounts);

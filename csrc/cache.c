@@ -30,7 +30,11 @@ void tmi_cache_recycle(tm_cache *cache)
         tm_put(&cache->slots[i].sequence, 0);
         tm_put(&cache->slots[i].moved, 0);
     }
-    memset(cache->cells, 0, sizeof cache->cells);
+    tm_put(&cache->active, 0);
+    for (unsigned at = 0; at < TM_ROWS; at++) {
+        tm_put(&cache->cells[at].live, 0);
+        tm_put(&cache->cells[at].cached, 0);
+    }
     cache->manager = NULL;
     cache->thread = NULL;
     pthread_mutex_lock(&pool_lock);
@@ -83,14 +87,19 @@ void tmi_slot_insert(tm_cache *cache, tm_slot *slot, tm_block *block, bool oldes
     tm_put_release(&block->state, cache->cached_word);
     tm_put(&slot->top, top + 1);
     tm_put(&slot->moved, tm_get(&slot->moved) + 1);
+    tm_put(&slot->floor, tm_get(&slot->floor) + 1);
+    if (tm_get(&slot->ceiling) < top + 1)
+        tm_put(&slot->ceiling, top + 1);
 }
 
 tm_block *tmi_slot_remove(tm_slot *slot, uint32_t at)
 {
-    uint32_t top = tm_get(&slot->top);
+    uint32_t top = tm_get(&slot->top), floor = tm_get(&slot->floor), ceiling = tm_get(&slot->ceiling);
     tm_block *block = slot->blocks[at];
     memmove(slot->blocks + at, slot->blocks + at + 1, (top - at - 1) * sizeof *slot->blocks);
     tm_put(&slot->top, top - 1);
     tm_put(&slot->moved, tm_get(&slot->moved) - 1);
+    tm_put(&slot->floor, floor ? floor - 1 : 0);
+    tm_put(&slot->ceiling, ceiling > top ? ceiling - 1 : top - 1);
     return block;
 }

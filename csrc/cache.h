@@ -19,11 +19,11 @@ typedef struct tm_slot {
     _Alignas(TM_LINE) _Atomic size_t size; /* 0 = not in use, or revoked */
     _Atomic uint64_t sequence;             /* odd inside a window; half of it counts hot pops and pushes */
     _Atomic uint32_t top;                  /* blocks in the stack */
-    uint32_t bucket;
-    _Atomic int64_t moved;                 /* blocks put in minus taken out by slow paths */
-    _Atomic size_t saved_size;             /* while revoked */
+    _Atomic uint32_t floor, ceiling;       /* the hot path moves top between these; see accounts.h */
     uint32_t rivals;                       /* requests of other sizes with no use of this one in between */
+    _Atomic int64_t moved;                 /* blocks put in minus taken out by slow paths */
     uint64_t rivals_since;                 /* the sequence number when they began */
+    _Atomic size_t saved_size;             /* while revoked */
     _Alignas(TM_LINE) tm_block *blocks[TM_SLOT_BLOCKS];
 } tm_slot;
 
@@ -33,6 +33,7 @@ struct tm_thread;
 typedef struct tm_cache {
     uint64_t cached_word; /* the state of a block in this cache */
     _Atomic uint64_t live_word; /* the state of a block that the owner hands out: its tag */
+    _Atomic uint64_t active;    /* a bit for each slot in use */
     tm_cell cells[TM_ROWS];
     tm_slot slots[TM_SLOTS];
     pthread_mutex_t lock;
@@ -54,27 +55,6 @@ static inline void tm_slot_counts(const tm_slot *slot, uint64_t *pops, uint64_t 
     *pushes = (uint64_t)((calls + rise) / 2);
 }
 
-#if TM_STATISTICS
-/* Count delta more live bytes in both cells; false, and nothing counted, when that leaves a window. */
-static inline bool tm_count(tm_cache *cache, unsigned bucket, int64_t delta)
-{
-    tm_cell *cell = &cache->cells[bucket], *whole = &cache->cells[TM_WHOLE];
-    int64_t live = tm_get(&cell->live) + delta, all = tm_get(&whole->live) + delta;
-    if (delta > 0 ? tm_unlikely((live > tm_get(&cell->high)) | (all > tm_get(&whole->high)))
-                  : tm_unlikely((live < tm_get(&cell->low)) | (all < tm_get(&whole->low))))
-        return false;
-    tm_put(&cell->live, live);
-    tm_put(&whole->live, all);
-    return true;
-}
-#else
-static inline bool tm_count(tm_cache *cache, unsigned bucket, int64_t delta)
-{
-    (void)cache, (void)bucket, (void)delta;
-    return true;
-}
-#endif
-
 /* Owner: enter the slot's window; false when it has another size or is revoked. */
 static inline bool tm_slot_enter(tm_slot *slot, size_t size, uint64_t *sequence)
 {
@@ -87,7 +67,7 @@ static inline bool tm_slot_enter(tm_slot *slot, size_t size, uint64_t *sequence)
     return false;
 }
 
-/* Owner: the newest block of this size, now live, or null. */
+/* Owner: the newest block of this size, now live; null when it must be had the slow way. */
 static inline tm_block *tm_cache_pop(tm_cache *cache, size_t size, unsigned flags)
 {
     tm_slot *slot = tm_slot_of(cache, size);
@@ -95,19 +75,20 @@ static inline tm_block *tm_cache_pop(tm_cache *cache, size_t size, unsigned flag
     if (tm_unlikely(!tm_slot_enter(slot, size, &sequence)))
         return NULL;
     uint32_t top = tm_get(&slot->top);
-    tm_block *block = slot->blocks[(top - 1) % TM_SLOT_BLOCKS];
-    if (tm_unlikely(top == 0) || tm_unlikely(tm_get(&block->state) != cache->cached_word) ||
-        !tm_count(cache, slot->bucket, (int64_t)size)) {
-        tm_put_release(&slot->sequence, sequence);
-        return NULL;
+    if (tm_likely(top > tm_get(&slot->floor))) {
+        tm_block *block = slot->blocks[top - 1];
+        if (tm_likely(tm_get(&block->state) == cache->cached_word)) {
+            tm_put(&block->state, tm_get(&cache->live_word) | flags);
+            tm_put(&slot->top, top - 1);
+            tm_put_release(&slot->sequence, sequence + 2);
+            return block;
+        }
     }
-    tm_put(&block->state, tm_get(&cache->live_word) | flags);
-    tm_put(&slot->top, top - 1);
-    tm_put_release(&slot->sequence, sequence + 2);
-    return block;
+    tm_put_release(&slot->sequence, sequence);
+    return NULL;
 }
 
-/* Owner: keep a live block (pre: it is plain); false when it must go the slow way. */
+/* Owner: keep a live block (pre: it is plain, of this size); false when it must go the slow way. */
 static inline bool tm_cache_push(tm_cache *cache, tm_block *block)
 {
     size_t size = tm_get(&block->size);
@@ -116,16 +97,21 @@ static inline bool tm_cache_push(tm_cache *cache, tm_block *block)
     if (tm_unlikely(!tm_slot_enter(slot, size, &sequence)))
         return false;
     uint32_t top = tm_get(&slot->top);
-    if (tm_unlikely(top == TM_SLOT_BLOCKS) || !tm_count(cache, slot->bucket, -(int64_t)size)) {
-        tm_put_release(&slot->sequence, sequence);
-        return false;
+    if (tm_likely(top < tm_get(&slot->ceiling))) {
+        tm_put(&block->state, cache->cached_word);
+        slot->blocks[top] = block;
+        tm_put(&slot->top, top + 1);
+        tm_put_release(&slot->sequence, sequence + 2);
+        return true;
     }
-    tm_put(&block->state, cache->cached_word);
-    slot->blocks[top] = block;
-    tm_put(&slot->top, top + 1);
-    tm_put_release(&slot->sequence, sequence + 2);
-    return true;
+    tm_put_release(&slot->sequence, sequence);
+    return false;
 }
+
+/* Owner: lower the floor or raise the ceiling of the size's slot as far as the cells allow, without any lock;
+ * true when the hot path can then go on. */
+bool tmi_cache_lower_floor(tm_cache *cache, size_t size);
+bool tmi_cache_raise_ceiling(tm_cache *cache, size_t size);
 
 /* An unused cache, from the pool or new; null: no host memory. A cache's memory is never given back, only
  * reused, and its home number stays its own. */
@@ -147,7 +133,7 @@ void tmi_cache_unlock_own(tm_cache *cache);
 
 /* The size that a slot serves, revoked or not; 0 = unused. */
 size_t tmi_slot_size(const tm_slot *slot);
-/* Put below (oldest) or on top (newest), as cached here. pre: there is room. */
+/* Put below (oldest) or on top (newest), as cached here. pre: there is room. Only for accounts.c. */
 void tmi_slot_insert(tm_cache *cache, tm_slot *slot, tm_block *block, bool oldest);
 tm_block *tmi_slot_remove(tm_slot *slot, uint32_t at);
 

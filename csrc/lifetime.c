@@ -68,7 +68,7 @@ static void release_live(tm_manager *manager)
         tm_event event = {.live = -(int64_t)size, .flows = {.frees = 1}};
         tm_put(&block->state, TM_UNUSED);
         (void)tmi_release_block(manager, block, &event);
-        (void)tmi_accounts_record(&manager->accounts, NULL, tm_bucket_of(size), &event, false);
+        tmi_accounts_record(&manager->accounts, tm_bucket_of(size), &event);
     }
 }
 

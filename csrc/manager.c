@@ -40,9 +40,9 @@ bool tmi_enter(tm_manager *manager)
 
 void tmi_leave(tm_manager *manager) { atomic_fetch_sub(&manager->in_flight, 1); }
 
-static bool record(tm_manager *manager, tm_cache *cache, size_t size, const tm_event *event)
+static void record(tm_manager *manager, size_t size, const tm_event *event)
 {
-    return tmi_accounts_record(&manager->accounts, cache, tm_bucket_of(size), event, false);
+    tmi_accounts_record(&manager->accounts, tm_bucket_of(size), event);
 }
 
 /* --- allocation ------------------------------------------------------------------------------------ */
@@ -57,27 +57,24 @@ static void *hand_out(tm_block *block, unsigned flags)
 /* A cached block, from wherever one is; the event says what it means for the accounts. */
 static tm_block *serve_cached(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment, tm_event *event)
 {
+    *event = (tm_event){.live = (int64_t)size, .cached = -(int64_t)size,
+                        .flows = {.allocations = 1, .hits = 1, .live = size}};
     tm_block *block = cache ? tmi_serve_own(manager, cache, size, alignment) : NULL;
-    *event = (tm_event){.live = (int64_t)size, .flows = {.allocations = 1, .hits = 1, .live = size}};
-    if (block)
-        return block;
-    block = tmi_take_kept(manager, size, alignment);
+    if (!block)
+        block = tmi_take_kept(manager, size, alignment);
     while (!block && tmi_steal(manager, size) && !(block = tmi_take_kept(manager, size, alignment)))
         if (alignment > manager->backend.min_alignment)
             break;
-    event->cached = -(int64_t)size;
-    event->stock = (int64_t)size;
     return block;
 }
 
-static tm_block *obtain_new(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment, bool *fresh)
+static tm_block *obtain_new(tm_manager *manager, size_t size, size_t alignment, bool *fresh)
 {
     tm_event event = {0};
     bool reused = false, direct = size > manager->options.threshold;
     tm_block *block = tmi_device_block(manager, size, alignment, &event, &reused);
     if (block) {
         event.live = (int64_t)size;
-        event.stock = (int64_t)size;
         event.cached = reused ? -(int64_t)size : 0;
         event.flows.live = size;
         event.flows.allocations = 1;
@@ -86,14 +83,14 @@ static tm_block *obtain_new(tm_manager *manager, tm_cache *cache, size_t size, s
         event.flows.direct = !reused && direct;
     }
     *fresh = !reused;
-    (void)record(manager, cache, size, &event);
+    record(manager, size, &event);
     return block;
 }
 
 static void *allocate_entered(tm_manager *manager, size_t size, size_t alignment, unsigned flags, bool *fresh)
 {
     if (size > manager->options.threshold) {
-        tm_block *block = obtain_new(manager, NULL, size, alignment, fresh);
+        tm_block *block = obtain_new(manager, size, alignment, fresh);
         return block ? hand_out(block, flags | TM_DIRECT) : NULL;
     }
     size_t block_size = manager->policy->block_size(size);
@@ -102,9 +99,9 @@ static void *allocate_entered(tm_manager *manager, size_t size, size_t alignment
     *fresh = false;
     tm_block *block = serve_cached(manager, cache, block_size, alignment, &event);
     if (block)
-        (void)record(manager, cache, block_size, &event);
+        record(manager, block_size, &event);
     else
-        block = obtain_new(manager, cache, block_size, alignment, fresh);
+        block = obtain_new(manager, block_size, alignment, fresh);
     return block ? hand_out(block, flags) : NULL;
 }
 
@@ -118,6 +115,10 @@ void *tmi_allocate(tm_manager *manager, size_t size, size_t alignment, unsigned 
         (void)tmi_fail(TM_INVALID_ARGUMENT, TM_REASON_NONE, alignment, size);
         return NULL;
     }
+    *fresh = false;
+    tm_block *block = alignment <= manager->backend.min_alignment ? tmi_retry_hot(manager, size, flags) : NULL;
+    if (block)
+        return tm_block_address(block);
     void *address = NULL;
     if (tmi_enter(manager))
         address = allocate_entered(manager, size, alignment, flags, fresh);
@@ -135,16 +136,21 @@ void tmi_disown(tm_manager *manager, void *pointer)
 void *tm_try_allocate(tm_manager *manager, size_t size)
 {
     tm_block *block = tm_pop(manager, size, 0);
-    return block ? (void *)tm_get(&block->address) : NULL;
+    if (!block)
+        block = tmi_retry_hot(manager, size, 0);
+    return block ? tm_block_address(block) : NULL;
+}
+
+static __attribute__((noinline)) void *allocate_cold(tm_manager *manager, size_t size)
+{
+    bool fresh;
+    return tmi_allocate(manager, size, 0, 0, &fresh);
 }
 
 void *tm_allocate(tm_manager *manager, size_t size)
 {
-    bool fresh;
     tm_block *block = tm_pop(manager, size, 0);
-    if (tm_likely(block != NULL))
-        return (void *)tm_get(&block->address);
-    return tmi_allocate(manager, size, 0, 0, &fresh);
+    return tm_likely(block != NULL) ? tm_block_address(block) : allocate_cold(manager, size);
 }
 
 void *tm_allocate_aligned(tm_manager *manager, size_t size, size_t alignment)
@@ -195,26 +201,25 @@ size_t tmi_release_one(tm_manager *manager, tm_victim victim, bool reclaim)
     if (tm_get(&block->state) != tm_cached_word(0)) { /* listed twice, see block.h: the other listing counts */
         event.live = (int64_t)size;
         event.flows.frees = (uint64_t)-1;
-        (void)record(manager, NULL, size, &event);
+        record(manager, size, &event);
         return tmi_release_one(manager, victim, reclaim);
     }
     tm_put(&block->state, TM_UNUSED);
     *(reclaim ? &event.flows.reclaims : &event.flows.trims) = 1;
     *(reclaim ? &event.flows.reclaimed_bytes : &event.flows.trimmed_bytes) = size;
     (void)tmi_release_block(manager, block, &event);
-    (void)record(manager, NULL, size, &event);
+    record(manager, size, &event);
     return size;
 }
 
 /* Count a block as cached, making room under the limit; false: it cannot be kept, and is not counted. */
-static bool admit(tm_manager *manager, tm_cache *cache, size_t size)
+static bool admit(tm_manager *manager, size_t size)
 {
-    tm_event event = {.live = -(int64_t)size, .flows = {.frees = 1, .cached = size}};
+    tm_event event = {.live = -(int64_t)size, .cached = (int64_t)size, .flows = {.frees = 1, .cached = size}};
     unsigned bucket = tm_bucket_of(size);
-    event.cached = cache ? 0 : (int64_t)size;
     if (size > manager->options.cached_limit)
         return false;
-    while (!tmi_accounts_record(&manager->accounts, cache, bucket, &event, true)) {
+    while (!tmi_accounts_record_limited(&manager->accounts, bucket, &event)) {
         if (tmi_release_one(manager, TM_OLDEST, false))
             continue;
         tmi_flush_caches(manager);
@@ -225,28 +230,24 @@ static bool admit(tm_manager *manager, tm_cache *cache, size_t size)
 }
 
 /* pre: the thread owns the block. counted: as cached already, else still as live. */
-static tm_status release_freed(tm_manager *manager, tm_cache *cache, tm_block *block, bool counted)
+static tm_status release_freed(tm_manager *manager, tm_block *block, bool counted)
 {
     size_t size = tm_get(&block->size);
-    int64_t bytes = (int64_t)size;
-    tm_event event = {.stock = -bytes, .cached = cache || !counted ? 0 : -bytes};
-    if (!counted) {
-        event.live = -bytes;
-        event.flows.frees = 1;
-    }
+    tm_event event = {0};
+    *(counted ? &event.cached : &event.live) = -(int64_t)size;
+    event.flows.frees = !counted;
     tm_status status = tmi_release_block(manager, block, &event);
-    (void)record(manager, cache, size, &event);
+    record(manager, size, &event);
     return status;
 }
 
 static tm_status keep_or_release(tm_manager *manager, tm_block *block)
 {
-    size_t size = tm_get(&block->size);
     tm_cache *cache = tmi_cache_of(manager);
-    bool counted = admit(manager, cache, size);
-    if (counted && ((cache && tmi_keep_own(manager, cache, block)) || tmi_keep_in_policy(manager, cache, block)))
+    bool counted = admit(manager, tm_get(&block->size));
+    if (counted && ((cache && tmi_keep_own(manager, cache, block)) || tmi_keep_in_policy(manager, block)))
         return TM_OK;
-    return release_freed(manager, cache, block, counted);
+    return release_freed(manager, block, counted);
 }
 
 /* A pointer that is not the start of a tracked block: inside one, freed before, or nobody's (M7). */
@@ -283,10 +284,12 @@ static tm_status free_tracked(tm_manager *manager, tm_block *block, unsigned fla
         return free_wrongly(block, TM_REASON_OWNED, address, size);
     if (size != TM_SIZE_UNKNOWN && size != tm_get(&block->requested))
         return free_wrongly(block, TM_REASON_SIZE_MISMATCH, address, size);
+    if (!(state & TM_DIRECT) && tmi_retry_push(manager, block))
+        return TM_OK;
     if (!tm_block_claim(block, state))
         return free_wrongly(block, TM_REASON_DOUBLE_FREE, address, size);
     if ((state & TM_DIRECT) || tm_get(&manager->closed))
-        return release_freed(manager, NULL, block, false);
+        return release_freed(manager, block, false);
     return keep_or_release(manager, block);
 }
 
@@ -321,18 +324,30 @@ tm_status tmi_free(tm_manager *manager, void *pointer, unsigned flags, size_t si
 static inline bool push_plain(tm_manager *manager, void *pointer)
 {
     tm_cache *cache = tm_cache_mine(manager);
+    if (tm_unlikely(cache == NULL))
+        return false;
     tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
-    return tm_likely(cache != NULL) && tm_likely(block != NULL) &&
-           tm_likely((tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE) && tm_cache_push(cache, block);
+    return tm_likely(block != NULL) && tm_likely((tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE) &&
+           tm_cache_push(cache, block);
 }
 
-int tm_try_free(tm_manager *manager, void *pointer) { return !pointer || push_plain(manager, pointer) ? 0 : 1; }
+int tm_try_free(tm_manager *manager, void *pointer)
+{
+    if (!pointer || push_plain(manager, pointer))
+        return 0;
+    tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
+    bool plain = block && (tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE;
+    return plain && tmi_retry_push(manager, block) ? 0 : 1;
+}
+
+static __attribute__((noinline)) tm_status free_cold(tm_manager *manager, void *pointer)
+{
+    return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
+}
 
 tm_status tm_free(tm_manager *manager, void *pointer)
 {
-    if (tm_likely(pointer && push_plain(manager, pointer)))
-        return TM_OK;
-    return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
+    return tm_likely(push_plain(manager, pointer)) ? TM_OK : free_cold(manager, pointer);
 }
 
 tm_status tm_free_sized(tm_manager *manager, void *pointer, size_t size)

@@ -43,7 +43,8 @@ typedef struct tm_thread {
 #endif
 extern TM_TLS _Thread_local tm_thread tmi_self;
 
-/* The calling thread's cache, made on first use; null: no thread caching, or no host memory. */
+/* The calling thread's cache, made on first use; null: no thread caching, or no host memory. post: it is the
+ * recent one. */
 tm_cache *tmi_cache_of(tm_manager *manager);
 /* Empty every thread's cache into the policy. locks: none may be held. */
 void tmi_flush_caches(tm_manager *manager);
@@ -61,7 +62,7 @@ void tmi_give_back(tm_manager *borrowed);
 
 static inline tm_cache *tm_cache_mine(tm_manager *manager)
 {
-    return tm_likely(tm_get(&tmi_self.recent_manager) == manager) ? tmi_self.recent_cache : NULL;
+    return tm_likely(tm_get(&tmi_self.recent_manager) == manager) ? tmi_self.recent_cache : NULL; /* never null then */
 }
 
 /* --- manager.c ---------------------------------------------------------------------------------- */
@@ -112,10 +113,13 @@ void tmi_slot_retire(tm_manager *manager, tm_cache *cache, tm_slot *slot);
 tm_block *tmi_serve_own(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment);
 /* The same from the policy alone. */
 tm_block *tmi_take_kept(tm_manager *manager, size_t size, size_t alignment);
-/* Keep a block that the thread owns (UNUSED): in the owner's slot; false when it has none for the size. */
+/* Keep a block that the thread owns (UNUSED, counted as cached): in the owner's slot; false when none is free. */
 bool tmi_keep_own(tm_manager *manager, tm_cache *cache, tm_block *block);
-/* The same in the policy; false: no host memory. cache: where it is accounted so far, or null. */
-bool tmi_keep_in_policy(tm_manager *manager, tm_cache *cache, tm_block *block);
+/* The same in the policy; false: no host memory. */
+bool tmi_keep_in_policy(tm_manager *manager, tm_block *block);
+/* The hot path once more, after finding the thread's cache and asking for room in its accounts. */
+tm_block *tmi_retry_hot(tm_manager *manager, size_t size, unsigned flags);
+bool tmi_retry_push(tm_manager *manager, tm_block *block); /* pre: the block is plain and live */
 
 /* --- ladder.c: calls to the device ---------------------------------------------------------------- */
 

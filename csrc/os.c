@@ -15,7 +15,9 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-atomic_int tmi_symmetric = 1;
+#if defined(__linux__)
+static _Atomic bool has_fence;
+#endif
 
 void *tmi_os_map(size_t size)
 {
@@ -43,17 +45,24 @@ uint64_t tmi_os_nanoseconds(void)
 /* Registering costs nothing while the process has one thread and milliseconds later, so: once, early. */
 void tmi_os_start(void)
 {
-#if defined(__linux__) && defined(SYS_membarrier)
-    if (syscall(SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
-        tm_put(&tmi_symmetric, 0);
+#if defined(__linux__)
+    tm_put(&has_fence, syscall(SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0);
+#endif
+}
+
+bool tmi_os_has_fence(void)
+{
+#if defined(__linux__)
+    return tm_get(&has_fence);
+#else
+    return true;
 #endif
 }
 
 void tmi_os_heavy_fence(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
-#if defined(__linux__) && defined(SYS_membarrier)
-    if (!tm_get(&tmi_symmetric))
-        (void)syscall(SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0);
+#if defined(__linux__)
+    (void)syscall(SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0);
 #endif
 }

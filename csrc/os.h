@@ -11,19 +11,20 @@ void tmi_os_unmap(void *pages, size_t size);
 void tmi_os_discard(void *pages, size_t size);
 uint64_t tmi_os_nanoseconds(void);
 
-/* The asymmetric pair of fences behind the owner-biased lock: the owner pays a compiler barrier,
- * whoever takes the lock from outside pays a system call that fences every running thread.
- * tmi_symmetric is non-zero where the system has no such call; then both sides pay a full fence. */
-extern atomic_int tmi_symmetric;
+/* The asymmetric pair of fences behind the owner's right to its cache: on Linux the owner pays a compiler
+ * barrier, whoever takes the cache from outside pays a system call that fences every running thread. Where the
+ * system refuses that call (tmi_os_has_fence), there are no thread caches. Elsewhere both pay a full fence. */
+bool tmi_os_has_fence(void);
 void tmi_os_start(void);
 void tmi_os_heavy_fence(void);
 
 static inline void tm_light_fence(void)
 {
-    if (tm_unlikely(tm_get(&tmi_symmetric)))
-        atomic_thread_fence(memory_order_seq_cst);
-    else
-        atomic_signal_fence(memory_order_seq_cst);
+#if defined(__linux__)
+    atomic_signal_fence(memory_order_seq_cst);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
 }
 
 #endif

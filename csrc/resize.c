@@ -24,8 +24,8 @@ static void record(tm_manager *manager, size_t old_size, size_t new_size)
     tm_event come = {.live = more, .held = more,
                      .flows = {.live = new_size, .held = new_size, .allocations = 1, .device_allocations = 1,
                                .direct = direct, .misses = !direct}};
-    (void)tmi_accounts_record(&manager->accounts, NULL, tm_bucket_of(old_size), &gone, false);
-    (void)tmi_accounts_record(&manager->accounts, NULL, tm_bucket_of(new_size), &come, false);
+    tmi_accounts_record(&manager->accounts, tm_bucket_of(old_size), &gone);
+    tmi_accounts_record(&manager->accounts, tm_bucket_of(new_size), &come);
 }
 
 static void hand_out(tm_manager *manager, tm_block *block, uint64_t state)
@@ -49,7 +49,7 @@ static void *resize_range(tm_manager *manager, tm_block *block, uint64_t state, 
         tm_event event = {.live = -(int64_t)old_size, .held = -(int64_t)old_size,
                           .flows = {.frees = 1, .device_releases = 1}};
         (void)tmi_device_release(manager, range.base, range.size, &event);
-        (void)tmi_accounts_record(&manager->accounts, NULL, tm_bucket_of(old_size), &event, false);
+        tmi_accounts_record(&manager->accounts, tm_bucket_of(old_size), &event);
         (void)tmi_fail(TM_OUT_OF_MEMORY, TM_REASON_METADATA, range.base, size);
         return NULL;
     }

@@ -3,16 +3,18 @@
 
 #define RIVALS 16u /* requests of another size before an idle slot with blocks in it changes hands */
 
+static void record(tm_manager *manager, size_t size, const tm_event *event)
+{
+    tmi_accounts_record(&manager->accounts, tm_bucket_of(size), event);
+}
+
 /* A block counts only in the container that its home names; see block.h. Such a double listing comes from one
  * live block freed by two threads in the same instant, so what the second free counted is taken back. */
-static void discard(tm_manager *manager, tm_cache *cache, size_t size)
+static void discard(tm_manager *manager, size_t size)
 {
-    tm_event event = {.live = (int64_t)size, .flows = {.frees = (uint64_t)-1, .cached = (uint64_t)0 - size}};
-    if (!cache) {
-        event.live = (int64_t)size;
-        event.cached = -(int64_t)size;
-    }
-    (void)tmi_accounts_record(&manager->accounts, cache, tm_bucket_of(size), &event, false);
+    tm_event event = {.live = (int64_t)size, .cached = -(int64_t)size,
+                      .flows = {.frees = (uint64_t)-1, .cached = (uint64_t)0 - size}};
+    record(manager, size, &event);
 }
 
 static bool belongs(const tm_block *block, uint64_t word) { return tm_get(&block->state) == word; }
@@ -29,25 +31,19 @@ static bool give_to_policy(tm_manager *manager, tm_block *block)
 
 bool tmi_flush_slot(tm_manager *manager, tm_cache *cache, tm_slot *slot, uint32_t leave)
 {
-    size_t size = tmi_slot_size(slot);
-    int64_t moved = 0;
-    bool good = true;
-    while (good && tm_get(&slot->top) > leave) {
-        tm_block *block = tmi_slot_remove(slot, 0);
+    while (tm_get(&slot->top) > leave) {
+        tm_block *block = tmi_accounts_unplug(&manager->accounts, cache, slot, 0);
         if (!belongs(block, cache->cached_word)) {
-            discard(manager, cache, size);
-            continue;
+            discard(manager, tmi_slot_size(slot));
+        } else if (!give_to_policy(manager, block)) {
+            tmi_accounts_plug(&manager->accounts, cache, slot, block, true);
+            return false;
         }
-        good = give_to_policy(manager, block);
-        moved += good;
-        if (!good)
-            tmi_slot_insert(cache, slot, block, true);
     }
-    tm_event event = {.stock = -moved * (int64_t)size, .cached = moved * (int64_t)size};
-    if (moved)
-        (void)tmi_accounts_record(&manager->accounts, cache, tm_bucket_of(size), &event, false);
-    return good;
+    return true;
 }
+
+static uint64_t bit_of(const tm_cache *cache, const tm_slot *slot) { return UINT64_C(1) << (slot - cache->slots); }
 
 void tmi_slot_retire(tm_manager *manager, tm_cache *cache, tm_slot *slot)
 {
@@ -56,21 +52,25 @@ void tmi_slot_retire(tm_manager *manager, tm_cache *cache, tm_slot *slot)
     if (size == 0)
         return;
     tm_slot_counts(slot, &pops, &pushes);
-    tm_event event = {.flows = {.allocations = pops, .hits = pops, .frees = pushes, .live = pops * size,
+    tm_event event = {.live = (int64_t)size * tm_get(&slot->moved),
+                      .flows = {.allocations = pops, .hits = pops, .frees = pushes, .live = pops * size,
                                 .cached = pushes * size}};
-    (void)tmi_accounts_record(&manager->accounts, cache, tm_bucket_of(size), &event, false);
+    tm_put(&cache->active, tm_get(&cache->active) & ~bit_of(cache, slot));
     tm_put(&slot->size, 0);
     tm_put(&slot->saved_size, 0);
     tm_put(&slot->moved, 0);
+    tm_put(&slot->floor, 0);
+    tm_put(&slot->ceiling, 0);
     tm_put(&slot->sequence, tm_get(&slot->sequence) & 1);
+    record(manager, size, &event);
 }
 
-static void start(tm_slot *slot, size_t size)
+static void start(tm_cache *cache, tm_slot *slot, size_t size)
 {
-    slot->bucket = tm_bucket_of(size);
     slot->rivals = 0;
     slot->rivals_since = 0;
     tm_put_release(&slot->size, size);
+    tm_put(&cache->active, tm_get(&cache->active) | bit_of(cache, slot));
 }
 
 /* Whether a slot that serves another size should change hands: it is empty, or nobody used it for a while. */
@@ -94,7 +94,7 @@ static tm_slot *slot_for(tm_manager *manager, tm_cache *cache, size_t size)
             return NULL;
         tmi_slot_retire(manager, cache, slot);
     }
-    start(slot, size);
+    start(cache, slot, size);
     return slot;
 }
 
@@ -106,12 +106,12 @@ static tm_block *take_from_slot(tm_manager *manager, tm_cache *cache, tm_slot *s
         bool ours = belongs(block, cache->cached_word);
         if (ours && !tm_is_aligned(tm_get(&block->address), alignment))
             continue;
-        (void)tmi_slot_remove(slot, at);
+        (void)tmi_accounts_unplug(&manager->accounts, cache, slot, at);
         if (ours) {
             tm_put(&block->state, TM_UNUSED);
             return block;
         }
-        discard(manager, cache, tm_get(&slot->size));
+        discard(manager, tm_get(&slot->size));
     }
     return NULL;
 }
@@ -124,7 +124,7 @@ tm_block *tmi_take_kept(tm_manager *manager, size_t size, size_t alignment)
             tm_put(&block->state, TM_UNUSED);
             return block;
         }
-        discard(manager, NULL, size);
+        discard(manager, size);
     }
     return NULL;
 }
@@ -132,15 +132,10 @@ tm_block *tmi_take_kept(tm_manager *manager, size_t size, size_t alignment)
 /* Bring some more blocks of the size along, so that the next requests stay on the hot path. */
 static void refill(tm_manager *manager, tm_cache *cache, tm_slot *slot, size_t size)
 {
-    int64_t moved = 0, most = size >= ((size_t)1 << 20) ? 1 : (int64_t)TM_SLOT_BLOCKS / 4;
+    unsigned most = size >= ((size_t)1 << 20) ? 1 : TM_SLOT_BLOCKS / 4;
     tm_block *block;
-    while (moved < most && (block = tmi_take_kept(manager, size, 1)) != NULL) {
-        tmi_slot_insert(cache, slot, block, true);
-        moved++;
-    }
-    tm_event event = {.stock = moved * (int64_t)size, .cached = -moved * (int64_t)size};
-    if (moved)
-        (void)tmi_accounts_record(&manager->accounts, cache, tm_bucket_of(size), &event, false);
+    for (unsigned moved = 0; moved < most && (block = tmi_take_kept(manager, size, 1)) != NULL; moved++)
+        tmi_accounts_plug(&manager->accounts, cache, slot, block, true);
 }
 
 tm_block *tmi_serve_own(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment)
@@ -159,25 +154,45 @@ tm_block *tmi_serve_own(tm_manager *manager, tm_cache *cache, size_t size, size_
 
 bool tmi_keep_own(tm_manager *manager, tm_cache *cache, tm_block *block)
 {
-    size_t size = tm_get(&block->size);
     tmi_cache_lock_own(cache);
-    tm_slot *slot = slot_for(manager, cache, size);
+    tm_slot *slot = slot_for(manager, cache, tm_get(&block->size));
     bool kept = slot != NULL;
     if (kept && tm_get(&slot->top) == TM_SLOT_BLOCKS)
         kept = tmi_flush_slot(manager, cache, slot, TM_SLOT_BLOCKS / 2);
     if (kept)
-        tmi_slot_insert(cache, slot, block, false);
+        tmi_accounts_plug(&manager->accounts, cache, slot, block, false);
     tmi_cache_unlock_own(cache);
     return kept;
 }
 
-bool tmi_keep_in_policy(tm_manager *manager, tm_cache *cache, tm_block *block)
+bool tmi_keep_in_policy(tm_manager *manager, tm_block *block) { return give_to_policy(manager, block); }
+
+tm_block *tmi_retry_hot(tm_manager *manager, size_t size, unsigned flags)
 {
-    int64_t size = (int64_t)tm_get(&block->size);
-    if (!give_to_policy(manager, block))
+    tm_cache *cache = tmi_cache_of(manager);
+    tm_block *block = cache ? tm_cache_pop(cache, size, flags) : NULL;
+    if (!cache || block)
+        return block;
+    if (!tmi_cache_lower_floor(cache, size)) {
+        if (!tm_get(&tm_slot_of(cache, size)->top))
+            return NULL;
+        tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size);
+        (void)tmi_cache_lower_floor(cache, size);
+    }
+    return tm_cache_pop(cache, size, flags);
+}
+
+bool tmi_retry_push(tm_manager *manager, tm_block *block)
+{
+    size_t size = tm_get(&block->size);
+    tm_cache *cache = tmi_cache_of(manager);
+    if (!cache)
         return false;
-    tm_event event = {.stock = -size, .cached = size};
-    if (cache)
-        (void)tmi_accounts_record(&manager->accounts, cache, tm_bucket_of((size_t)size), &event, false);
-    return true;
+    if (!tmi_cache_raise_ceiling(cache, size)) {
+        if (tmi_slot_size(tm_slot_of(cache, size)) != size)
+            return false;
+        tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size);
+        (void)tmi_cache_raise_ceiling(cache, size);
+    }
+    return tm_cache_push(cache, block);
 }

@@ -54,7 +54,7 @@ static tm_cache *adopt(tm_manager *manager)
 tm_cache *tmi_cache_of(tm_manager *manager)
 {
     tm_cache *cache = tm_cache_mine(manager);
-    if (cache || (manager->options.flags & TM_OPTION_NO_THREAD_CACHE))
+    if (cache || (manager->options.flags & TM_OPTION_NO_THREAD_CACHE) || !tmi_os_has_fence())
         return cache;
     pthread_mutex_lock(&registry);
     cache = find_own(manager);
@@ -305,6 +305,15 @@ static void after_fork(void)
     pthread_mutex_unlock(&registry);
 }
 
+/* No slot serves anything any more, so that the hot path refuses as well. */
+static void shut(tm_manager *manager)
+{
+    tm_put(&manager->forked, 1);
+    for (tm_cache *cache = manager->accounts.caches; cache; cache = cache->next)
+        for (unsigned i = 0; i < TM_SLOTS; i++)
+            tm_put(&cache->slots[i].saved_size, 0);
+}
+
 /* The other threads are gone. Their caches stay in the lists without an owner, for others to take from. */
 static void disown_others(tm_manager *manager)
 {
@@ -313,7 +322,7 @@ static void disown_others(tm_manager *manager)
             cache->thread = NULL;
     tm_put(&manager->in_flight, 0);
     if (!(manager->backend.flags & TM_BACKEND_FORK_SAFE))
-        tm_put(&manager->forked, 1);
+        shut(manager);
 }
 
 static void after_fork_in_child(void)
