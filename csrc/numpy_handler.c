@@ -248,11 +248,11 @@ void tmi_numpy_serve(tm_numpy_pool *pool)
     tm_numpy_pool *former = atomic_exchange(&handler.serving, pool);
     if (former && former != pool)
         (void)tm_trim(former->manager, 0);
+    restore_when_drained();
 }
 
 void tmi_numpy_when_drained(int (*set)(void *capsule, void *table), void *capsule)
 {
     handler.set = set;
     handler.capsule = capsule;
-    restore_when_drained();
 }

@@ -47,9 +47,10 @@ tm_numpy_table *tmi_numpy_table(const tm_numpy_table *original);
 void tmi_numpy_serve(tm_numpy_pool *pool);
 /* Blocks that arrays hold now, of all pools. While there are any, the table must stay in the capsule. */
 size_t tmi_numpy_live(void);
-/* Call set(capsule, original) when no pool serves and the last block is freed: at once if that is so now.
- * It runs inside NumPy's free, with the GIL held (it is PyCapsule_SetPointer). Null: never, as without a GIL,
- * where another thread may have read the table from the capsule and be about to allocate. */
+/* Have set(capsule, original) called each time that no pool serves any more and no block is live: in
+ * tmi_numpy_serve, or inside NumPy's free, both with the GIL held (set is PyCapsule_SetPointer). Never called on:
+ * the table stays in the capsule for good. So it must be without a GIL, where another thread may have read the
+ * table from the capsule and be about to allocate. */
 void tmi_numpy_when_drained(int (*set)(void *capsule, void *table), void *capsule);
 
 #endif

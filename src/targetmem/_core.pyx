@@ -13,7 +13,7 @@ cdef extern from "Python.h":
 from collections import namedtuple
 from threading import get_ident
 
-__all__ = ["Backend", "BlockInfo", "Buffer", "ManagerCore", "set_tag"]
+__all__ = ["Backend", "BlockInfo", "Buffer", "ManagerCore", "NumpyPool", "numpy_attached", "numpy_stop", "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
 BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is live,
@@ -500,3 +500,6 @@ cdef drop(Buffer buffer):
             raise buffer.manager.failure()
         except BaseException:
             PyErr_WriteUnraisable(buffer.manager)
+
+
+include "_numpy.pxi"
