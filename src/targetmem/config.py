@@ -129,7 +129,7 @@ def resolve(
     given. Raises ConfigError for a value that cannot be used, anywhere; warns (TargetMemoryWarning) of
     unknown `TARGETMEM_*` variables.
     """
-    environment.warn_of_unknown(SETTINGS, _plugin_names)
+    environment.warn_of_unknown(SETTINGS, lambda: _plugin_names(device))
     if unknown := sorted(arguments.keys() - SETTINGS.keys()):
         raise ConfigError(f"expected a setting ({', '.join(SETTINGS)}), got {unknown[0]!r}", key=unknown[0])
     file = settings_file()
@@ -155,10 +155,11 @@ def _sources(key: str, device: str | None, argument: object, file: SettingsFile 
         yield from file.values_of(key, device)
 
 
-def _plugin_names() -> list[str]:
+def _plugin_names(device: str | None) -> list[str]:
+    """Give the names of all plugins, the one of this device included."""
     from targetmem.plugins.discovery import sources
 
-    return list(sources())
+    return [*sources(), *([device.rpartition(":")[0]] if device is not None else [])]
 
 
 def settings_file() -> SettingsFile | None:

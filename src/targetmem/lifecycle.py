@@ -57,6 +57,11 @@ class Once(Generic[T]):
         return self._done.is_set() and self._error is None
 
     @property
+    def finished(self) -> bool:
+        """Whether the step was taken, however it ended."""
+        return self._done.is_set()
+
+    @property
     def begun(self) -> bool:
         """Whether a thread has begun to take the step."""
         return self._thread != 0

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from targetmem.errors import ConfigError, PluginError, TargetMemoryError
+from targetmem.errors import ConfigError, TargetMemoryError
 from targetmem.sizes import format_size
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def rows(registry: Registry) -> list[Row]:
     """Start every plugin and device; give a row for each device, and for each plugin not available."""
     found: list[Row] = []
     for name, devices in registry.survey().items():
-        if isinstance(devices, PluginError):
-            found.append(Row(name, name, error=str(devices), hint=devices.hint))
+        if isinstance(devices, TargetMemoryError):
+            found.append(Row(name, name, error=str(devices), hint=getattr(devices, "hint", "")))
         else:
             found += [_row(device) for device in devices]
     return found

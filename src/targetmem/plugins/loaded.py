@@ -33,7 +33,6 @@ class LoadedPlugin:
         self._start = Once(self._first_use, f"plugin {source.name}")
         self._gate = Gate()
         self._devices: tuple[Device, ...] = ()
-        self._disowned = False
 
     # --- use ---
 
@@ -43,9 +42,10 @@ class LoadedPlugin:
         Raises PluginError that says why the plugin is not available and ConfigError for its settings: each
         time the same.
         """
-        if not self._start.succeeded:
+        if not self._start.finished:
             with self._gate:
                 self._start()
+        self._start()  # raises the error that was kept
         return self._devices
 
     @property
@@ -55,23 +55,27 @@ class LoadedPlugin:
 
     # --- end ---
 
+    def shut(self) -> bool:
+        """Lend no device any more. False when that was so: then somebody else walks the rest of the way."""
+        return self._gate.close(
+            f"plugin {self.source.name}: closed, for the interpreter exits: use it earlier"
+        )
+
     def close_devices(self, *, report: bool | None) -> None:
-        """Close every device; no new one appears afterwards."""
-        self._gate.close(f"plugin {self.source.name}: closed, for the interpreter exits: use it earlier")
+        """Close every device. Before: `shut`."""
         with ExitStack() as steps:
             for device in self._devices:
                 steps.callback(device.close_and_report, report=report)
 
     def deinit(self) -> None:
         """End the plugin if it began. Before: its devices are closed. After: no call reaches it."""
-        if self._start.succeeded and not self._disowned:
+        if self._start.succeeded:
             self._start().deinit()
 
     def disown_in_child(self) -> None:
         """Refuse everything in a forked child, if the parent started the plugin and it cannot be shared."""
         if not self._start.begun or (self._start.succeeded and self._start().fork_safe):
             return
-        self._disowned = True
         self._gate.close_in_child(forked_text(f"plugin {self.source.name}"))
         for device in self._devices:
             device.disown()

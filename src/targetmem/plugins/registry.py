@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from targetmem import manager
 from targetmem.config import settings_file
-from targetmem.errors import PluginError, TargetMemoryWarning, UnknownDevice
+from targetmem.errors import ConfigError, TargetMemoryError, TargetMemoryWarning, UnknownDevice
 from targetmem.lifecycle import Once
 from targetmem.plugins import discovery
 from targetmem.plugins.loaded import LoadedPlugin
@@ -77,24 +77,24 @@ class Registry:
 
     def devices(self) -> list[Device]:
         """Give the devices of all plugins that are available; starts every plugin."""
-        return [
-            device
-            for found in self.survey().values()
-            if not isinstance(found, PluginError)
-            for device in found
-        ]
+        available = [found for found in self.survey().values() if not isinstance(found, TargetMemoryError)]
+        return [device for found in available for device in found]
 
-    def survey(self) -> dict[str, tuple[Device, ...] | PluginError]:
+    def survey(self) -> dict[str, tuple[Device, ...] | TargetMemoryError]:
         """Start every plugin; gives its devices, or why it is not available, by its name."""
         return {name: _devices_or_error(loaded) for name, loaded in self.plugins().items()}
 
     def close(self) -> None:
-        """Close all devices, then the managers that belong to none, then the plugins: all, whatever fails."""
+        """Close all devices, then the managers that belong to none, then the plugins: all, whatever fails.
+
+        Idempotent.
+        """
+        ending = [loaded for loaded in self._plugins.values() if loaded.shut()]
         with ExitStack() as steps:  # taken from the last to the first
-            for loaded in self._plugins.values():
+            for loaded in ending:
                 steps.callback(loaded.deinit)
             steps.callback(manager.close_all)
-            for loaded in self._plugins.values():
+            for loaded in ending:
                 steps.callback(loaded.close_devices, report=None)
 
     def close_at_exit(self) -> None:
@@ -120,10 +120,12 @@ class Registry:
         return UnknownDevice(f"expected a device ({known}; `targetmem devices` lists them), got {name!r}")
 
 
-def _devices_or_error(loaded: LoadedPlugin) -> tuple[Device, ...] | PluginError:
+def _devices_or_error(loaded: LoadedPlugin) -> tuple[Device, ...] | TargetMemoryError:
     try:
         return loaded.devices()
-    except PluginError as error:
+    except ConfigError:
+        raise
+    except TargetMemoryError as error:
         return error
 
 
