@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "missing module": (["run", "-m", "no_such_module"], ["'no_such_module'", "install it"]),
     "missing in a package": (["run", "-m", "json.no_such"], ["'json.no_such'", "check the name"]),
     "inside a module": (["run", "-m", "ok.inner"], ["'ok.inner'"]),
-    "package without a main": (["run", "-m", "xml.dom"], ["'xml.dom.__main__'"]),
+    "package without a main": (["run", "-m", "xml.dom"], ["'xml.dom'", "no __main__", "give a module"]),
     "missing, deep": (["run", "-m", "xml.dom.nothing.at.all"], ["'xml.dom.nothing'"]),
     "no module": (["run", "-m"], ["expected a MODULE"]),
     "empty module": (["run", "-m", ""], ["expected a MODULE"]),

@@ -63,6 +63,7 @@ FACTS = Facts(
     faults_before=PageFaults(2_000, 10),
     faults_after=PageFaults(9_000, 11),
     policy="exact",
+    min_size=4 << 20,
     threshold=1 << 30,
     statistics=STATISTICS,
     small=3_210_000,
@@ -75,7 +76,7 @@ NOTHING = Facts(
     why_not="the program did not import NumPy",
 )
 PLAIN = """\
-targetmem: NumPy arrays came from the pool (policy exact, threshold 1 GiB, cap none)
+targetmem: arrays of 4 MiB to 1 GiB came from the pool (policy exact, cap none)
   allocations      12,345, 12,001 hits (97.2%), 44 over the threshold
   small arrays     3,210,000 left to NumPy
   device calls     354, 12.3 ms inside them
@@ -158,7 +159,8 @@ def test_document_can_be_written_and_has_everything(tmp_path: Path) -> None:
     write(FACTS, str(tmp_path / "run.json"))
     found = json.loads((tmp_path / "run.json").read_text())
     assert found == json.loads(json.dumps(document(FACTS)))
-    assert {"policy": "exact", "threshold": 1 << 30, "cached_limit": None} == found["settings"]
+    settings = {"policy": "exact", "min_size": 4 << 20, "threshold": 1 << 30, "cached_limit": None}
+    assert settings == found["settings"]
     assert {"before", "after", "program"} == found["page_faults"].keys()
     assert (7_001, 11) == (found["page_faults"]["program"], found["page_faults"]["after"]["major"])
     assert {"targetmem", "python", "numpy"} <= found["versions"].keys()
@@ -265,7 +267,9 @@ class FakeIntegration:
     """What serves NumPy, with nothing behind it."""
 
     policy = "exact"
+    min_size = 1 << 22
     threshold = 1 << 26
+    serves = True
     cached_limit = None
     small = 7
 
@@ -285,6 +289,19 @@ def test_session_asks_what_serves() -> None:
     )
     assert "" == facts.why_not
     assert facts.page_faults > 0
+
+
+def test_session_with_a_threshold_below_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool that would serve no size is told as such; that is no failure."""
+    pool = FakeIntegration()
+    pool.serves = False
+    monkeypatch.setitem(vars(targetmem), "install", lambda *_, **__: pool)
+    started = session.Session(dict(SETTINGS))
+    started.serve()
+    assert (
+        "the threshold is below the smallest array that is pooled (4194304 bytes)" == started.facts().why_not
+    )
+    assert not started.failed
 
 
 def test_session_that_served_nothing() -> None:

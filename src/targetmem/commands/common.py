@@ -61,9 +61,7 @@ class ShowVersion(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         """Print the versions and exit with status 0."""
-        import platform
-        from importlib.metadata import version
+        from targetmem.report.versions import installed, python
 
-        python = f"{platform.python_implementation()} {platform.python_version()}"
-        print(f"targetmem {version('targetmem')}, {python}")
+        print(f"targetmem {installed('targetmem') or '(not installed)'}, {python()}")
         parser.exit()

@@ -90,6 +90,8 @@ def _check_module(name: str) -> None:
         missing = None
     finally:
         sys.path = former
+    if missing == f"{name}.__main__":
+        raise CommandError(f"can't run the package {name!r}: it has no __main__; give a module that is in it")
     if missing is not None:
         hint = "install it, or check the name and the working directory"
         raise CommandError(f"no module named {missing!r}: {hint}")

@@ -19,12 +19,12 @@ BUCKET_TITLES = ("biggest buckets", "served", "allocations", "hits", "peak held"
 
 
 def heading(facts: Facts) -> str:
-    """Give the first line: whether NumPy was served, and under which settings."""
+    """Give the first line: whether NumPy was served, which sizes, and under which settings."""
     if facts.statistics is None:
         return f"no array was served: {facts.why_not}"
-    threshold = limit(facts.threshold, "none")
+    smallest, threshold = limit(facts.min_size, "0"), limit(facts.threshold, "any size")
     cap = limit(facts.cached_limit, "none")
-    return f"NumPy arrays came from the pool (policy {facts.policy}, threshold {threshold}, cap {cap})"
+    return f"arrays of {smallest} to {threshold} came from the pool (policy {facts.policy}, cap {cap})"
 
 
 def rows(facts: Facts) -> Iterator[tuple[str, str]]:

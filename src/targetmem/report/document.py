@@ -6,10 +6,10 @@ import dataclasses
 import json
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from targetmem.report.facts import device_calls, estimate
+from targetmem.report.facts import SETTINGS, device_calls, estimate
+from targetmem.report.versions import installed, python
 from targetmem.statistics import Gauge
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def document(facts: Facts) -> dict[str, Any]:
         "format": FORMAT,
         "versions": _versions(),
         "program": list(facts.program),
-        "settings": {name: getattr(facts, name) for name in ("policy", "threshold", "cached_limit")},
+        "settings": {name: getattr(facts, name) for name in SETTINGS},
         "seconds": facts.seconds,
         "page_faults": _page_faults(facts),
         "served": facts.statistics is not None,
@@ -62,18 +62,10 @@ def _counters(counters: Counters) -> dict[str, Any]:
     return {**values, **gauges, "hit_rate": counters.hit_rate, "device_calls": device_calls(counters)}
 
 
-def _versions() -> dict[str, str | None]:
+def _versions() -> dict[str, Any]:
     return {
-        "targetmem": _installed("targetmem"),
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
+        "targetmem": installed("targetmem"),
+        "python": python(),
         "numpy": getattr(sys.modules.get("numpy"), "__version__", None),
         "platform": platform.platform(),
     }
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
     from targetmem.statistics import BucketStatistics, Counters, Statistics
 
-__all__ = ["Estimate", "Facts", "PageFaults", "biggest_buckets", "device_calls", "estimate"]
+__all__ = ["SETTINGS", "Estimate", "Facts", "PageFaults", "biggest_buckets", "device_calls", "estimate"]
+
+
+SETTINGS = ("policy", "min_size", "threshold", "cached_limit")
 
 
 class PageFaults(NamedTuple):
@@ -37,8 +40,8 @@ class Facts:
     """All that a report can show. Sizes are bytes.
 
     `statistics` is None when nothing was served; `why_not` then says why. `small` counts the requests left to
-    NumPy for their size, None when nobody counted them. `policy`, `threshold` and `cached_limit` are
-    those in force, or the options given when nothing was served; a `cached_limit` of None is no limit.
+    NumPy for their size, None when nobody counted them. `policy`, `min_size`, `threshold` and `cached_limit`
+    are those in force, or the options given when nothing was served; a limit of None is none.
     """
 
     program: Sequence[str]
@@ -46,6 +49,7 @@ class Facts:
     faults_before: PageFaults
     faults_after: PageFaults
     policy: str | None = None
+    min_size: int | None = None
     threshold: int | None = None
     cached_limit: int | None = None
     statistics: Statistics | None = None

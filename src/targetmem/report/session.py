@@ -24,9 +24,13 @@ if TYPE_CHECKING:
         @property
         def policy(self) -> str: ...
         @property
-        def threshold(self) -> int: ...
+        def min_size(self) -> int: ...
+        @property
+        def threshold(self) -> int | None: ...
         @property
         def cached_limit(self) -> int | None: ...
+        @property
+        def serves(self) -> bool: ...
         def stats(self) -> Statistics: ...
 
 
@@ -52,7 +56,8 @@ class Session:
     def __init__(self, settings: dict[str, Any], integration: Integration | None = None) -> None:
         self.settings = settings
         self.integration = integration
-        self.failure = ""
+        self.why_not = "the program did not import NumPy"
+        self.failed = False
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -64,9 +69,15 @@ class Session:
         import targetmem
 
         try:
-            self.integration = targetmem.install("numpy", **self._options())
+            pool = targetmem.install("numpy", **self._options())
         except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on without the pool
-            self.failure = f"{type(error).__name__}: {error}".partition("\n")[0]
+            self.failed = True
+            self.why_not = f"{type(error).__name__}: {error}".partition("\n")[0]
+            return
+        if pool.serves:
+            self.integration = pool
+        else:
+            self.why_not = f"the threshold is below the smallest array that is pooled ({pool.min_size} bytes)"
 
     def finish(self) -> None:
         """Write the report to where it was asked for."""
@@ -75,8 +86,8 @@ class Session:
                 self._write(self.settings["json"])
             if not self.settings["quiet"]:
                 show(self.facts(), sys.__stderr__)
-            elif self.failure:
-                complain(f"no array was served: {self.failure}")
+            elif self.failed:
+                complain(f"no array was served: {self.why_not}")
         except KeyboardInterrupt:
             pass
         except Exception as error:  # noqa: BLE001 - the program is over; its exit status stays its own
@@ -84,10 +95,10 @@ class Session:
 
     def facts(self) -> Facts:
         """Put together what is known now."""
-        from targetmem.report.facts import Facts, PageFaults
+        from targetmem.report.facts import SETTINGS, Facts, PageFaults
 
         source: Any = self.integration
-        known = {name: getattr(source, name) for name in self._options()} if source else self._options()
+        known = {name: getattr(source, name) for name in SETTINGS} if source else self._options()
         return Facts(
             program=self.settings["program"],
             seconds=time.monotonic() - self.settings["started"],
@@ -95,7 +106,7 @@ class Session:
             faults_after=page_faults(),
             statistics=source.stats() if source else None,
             small=getattr(source, "small", None),
-            why_not="" if source else self.failure or "the program did not import NumPy",
+            why_not="" if source else self.why_not,
             **known,
         )
 
