@@ -63,7 +63,7 @@ def two_threads(found: list[peers.Peer], settings: Settings) -> Iterator[Figure]
         progress(f"two threads, {kind}: {first} and {second} bytes")
         with ExitStack() as stack:
             servers = start(stack, found)
-            answers = measure(servers, f"threads {first} {second} {{count}}", settings, 15, 10 * MILLISECOND)
+            answers = measure(servers, f"threads {first} {second} {{count}}", settings, 31, 2 * MILLISECOND)
         values = column(answers, 1)
         bars = (Bar("throughput of two threads >= 1.8 x one", 1.8, values[OURS], at_least=True),)
         yield Figure(
