@@ -134,3 +134,7 @@ cdef class Buffer:
     cdef Py_ssize_t exports
     cdef give_back(self, ManagerCore manager, size)
     cdef void *host_address(self) except? NULL
+
+
+cdef class DeviceCore:
+    cdef public ManagerCore first

@@ -2,9 +2,21 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Literal, NamedTuple, Self, final
 
-__all__ = ["Backend", "BlockInfo", "Buffer", "ManagerCore", "NumpyPool", "numpy_attached", "numpy_stop", "set_tag"]
+__all__ = [
+    "Backend",
+    "BlockInfo",
+    "Buffer",
+    "DeviceCore",
+    "ManagerCore",
+    "NumpyPool",
+    "numpy_attached",
+    "numpy_stop",
+    "set_tag",
+]
+
+_Kind = Literal["device", "host", "shared"]
 
 class BlockInfo(NamedTuple):
     address: int
@@ -94,6 +106,13 @@ class ManagerCore:
         hit_size: int,
         cause: BaseException | None,
     ) -> BaseException: ...
+
+class DeviceCore:
+    first: ManagerCore | None
+    def allocate(
+        self, size: int, /, *, kind: _Kind | None = None, alignment: int | None = None
+    ) -> Buffer: ...
+    def _allocate(self, size: int, kind: _Kind | None, alignment: int | None) -> Buffer: ...
 
 @final
 class Buffer:

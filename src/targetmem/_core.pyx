@@ -13,7 +13,8 @@ cdef extern from "Python.h":
 from collections import namedtuple
 from threading import get_ident
 
-__all__ = ["Backend", "BlockInfo", "Buffer", "ManagerCore", "NumpyPool", "numpy_attached", "numpy_stop", "set_tag"]
+__all__ = ["Backend", "BlockInfo", "Buffer", "DeviceCore", "ManagerCore", "NumpyPool", "numpy_attached", "numpy_stop",
+           "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
 BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is live,
@@ -212,11 +213,7 @@ cdef class ManagerCore:
 
         Raises OutOfDeviceMemory, PluginError, ValueError for a negative size, TypeError for what is no integer.
         """
-        cdef size_t wanted = _size(size)
-        cdef tm_block *block = tm_pop(self.handle, wanted, TM_OWNED)
-        if block is not NULL:
-            return self.new_buffer(block, tm_block_address(block), wanted)
-        return self.allocate_slow(wanted, 0)
+        return take(self, size)
 
     def allocate_aligned(self, size, alignment, /):
         """Obtain size bytes at an address that is a multiple of alignment, a power of two in bytes.
@@ -502,4 +499,5 @@ cdef drop(Buffer buffer):
             PyErr_WriteUnraisable(buffer.manager)
 
 
+include "_device.pxi"
 include "_numpy.pxi"

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from targetmem._core import Backend
+from targetmem._core import Backend, DeviceCore
 from targetmem.abc import KINDS, Kind
 from targetmem.config import resolve
 from targetmem.errors import NotSupported, PluginError, TargetMemoryError
@@ -16,8 +16,6 @@ from targetmem.lifecycle import Gate, Once
 from targetmem.manager import MemoryManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from targetmem._core import Buffer
     from targetmem.abc import Capabilities, Limit, MemoryInfo, Plugin
     from targetmem.config import Settings
@@ -27,7 +25,7 @@ __all__ = ["Device"]
 _groups = count(1)
 
 
-class Device:
+class Device(DeviceCore):
     """One unit of a target, named `plugin:index`. Get one from `targetmem.device("host:0")`.
 
     `plugin` is its plugin and `index` its number there. It is initialised on first use, once; an error in
@@ -36,7 +34,6 @@ class Device:
 
     __slots__ = (
         "__weakref__",
-        "_allocate",
         "_gate",
         "_group",
         "_managers",
@@ -56,21 +53,8 @@ class Device:
             kind: Once(partial(self._make_manager, kind), f"device {self.name}") for kind in KINDS
         }
         self._group = next(_groups)
-        self._allocate: Callable[[int], Buffer] = self._allocate_first
 
     # --- memory ---
-
-    def allocate(self, size: int, /, *, kind: Kind | None = None, alignment: int | None = None) -> Buffer:
-        """Obtain `size` bytes; the `Buffer` gives them back when it is released or dropped.
-
-        `kind` is "device" (the default), "host" or "shared"; `alignment` a power of two in bytes. Contents
-        are not cleared. A size of 0 gives an empty buffer. Raises OutOfDeviceMemory, NotSupported for a kind
-        that the device does not have, ValueError for a negative size or an alignment that is no power of two.
-        """
-        if kind is None and alignment is None:
-            return self._allocate(size)
-        manager = self.manager("device" if kind is None else kind)
-        return manager.allocate(size) if alignment is None else manager.allocate_aligned(size, alignment)
 
     @property
     def memory(self) -> MemoryManager:
@@ -171,10 +155,12 @@ class Device:
             text = f"device {self.name}: cannot be initialised: {type(error).__name__}: {error}"
             raise PluginError(text, plugin=self.plugin.name) from error
 
-    def _allocate_first(self, size: int, /) -> Buffer:
-        """Allocate, and have further calls go to the core directly."""
-        self._allocate = self.memory.allocate
-        return self._allocate(size)
+    def _allocate(self, size: int, kind: Kind | None, alignment: int | None) -> Buffer:
+        """Allocate for a request with wishes, or for the first one."""
+        manager = self.manager("device" if kind is None else kind)
+        if manager.kind == "device" and not manager.settings.call_sites:
+            self.first = manager
+        return manager.allocate(size) if alignment is None else manager.allocate_aligned(size, alignment)
 
     def _make_manager(self, kind: Kind) -> MemoryManager:
         if kind not in self.plugin.capabilities(self.index).kinds:
