@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, final
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, final
 
 __all__ = [
     "Backend",
@@ -16,7 +16,7 @@ __all__ = [
     "set_tag",
 ]
 
-_Kind = Literal["device", "host", "shared"]
+_Kind: TypeAlias = Literal["device", "host", "shared"]
 
 class BlockInfo(NamedTuple):
     address: int

@@ -148,10 +148,9 @@ _MAKERS: dict[str, Callable[[MemoryManager, Failure], BaseException]] = {
 
 
 def _native(failure: Failure) -> int | None:
-    if failure.native:
-        return failure.native
-    native = getattr(failure.cause, "native", None)
-    return native if isinstance(native, int) else None
+    """Give the status of the device: what a Python plugin put on its exception, or what a C function gave."""
+    native = failure.native if failure.cause is None else getattr(failure.cause, "native", None)
+    return native if isinstance(native, int) and native else None
 
 
 def _told(cause: BaseException) -> str:

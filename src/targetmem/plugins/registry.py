@@ -85,25 +85,28 @@ class Registry:
         return {name: _devices_or_error(loaded) for name, loaded in self.plugins().items()}
 
     def close(self) -> None:
-        """Close all devices, then the managers that belong to none, then the plugins: all, whatever fails.
+        """Close all devices, then end the plugins: all of them, whatever fails. Idempotent."""
+        self._close(lambda: None)
 
-        Idempotent.
+    def close_at_exit(self) -> None:
+        """Close, with the managers that belong to no device before the plugins that they may belong to.
+
+        A failure becomes a warning, for nobody is left to catch it.
         """
+        try:
+            self._close(manager.close_all)
+        except Exception as error:  # noqa: BLE001
+            text = f"while closing the devices at exit: {type(error).__name__}: {error}"
+            warnings.warn(text, TargetMemoryWarning, stacklevel=2)
+
+    def _close(self, close_other_managers: Callable[[], None]) -> None:
         ending = [loaded for loaded in self._plugins.values() if loaded.shut()]
         with ExitStack() as steps:  # taken from the last to the first
             for loaded in ending:
                 steps.callback(loaded.deinit)
-            steps.callback(manager.close_all)
+            steps.callback(close_other_managers)
             for loaded in ending:
                 steps.callback(loaded.close_devices, report=None)
-
-    def close_at_exit(self) -> None:
-        """Close; a failure becomes a warning, for nobody is left to catch it."""
-        try:
-            self.close()
-        except Exception as error:  # noqa: BLE001
-            text = f"while closing the devices at exit: {type(error).__name__}: {error}"
-            warnings.warn(text, TargetMemoryWarning, stacklevel=2)
 
     def after_fork_in_child(self) -> None:
         """Give up what belongs to the parent."""
