@@ -191,9 +191,7 @@ def run_program(command: Sequence[str | Path], **more: str) -> Run:
 
 
 def alternate(commands: Mapping[str, Callable[[], Run]], rounds: int) -> dict[str, list[Run]]:
-    """Run programs in turn, once each untimed to warm the file cache, then `rounds` times."""
-    for run in commands.values():
-        run()
+    """Run programs in turn; the first to start changes from round to round."""
     runs: dict[str, list[Run]] = {name: [] for name in commands}
     for turn in range(rounds):
         names: Iterable[str] = commands if turn % 2 else list(commands)[::-1]
