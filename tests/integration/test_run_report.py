@@ -50,7 +50,10 @@ def test_report_of_a_program_that_gains(program: str, tmp_path: Path) -> None:
     assert counts["live"]["peak"] >= 32 << 20
     assert counts["held"]["peak"] >= counts["live"]["peak"]
     assert counts["device_calls"] > 0
+    assert found["estimate"]["blocks_reused"] == counts["hits"]
     assert found["estimate"]["calls_avoided"] >= 17
+    assert found["estimate"]["seconds_saved"] > 0
+    assert found["estimate"]["page_faults_avoided"] > 17
     assert found["page_faults"]["program"] > 0
     biggest = max(counts["buckets"], key=lambda bucket: bucket["requested"]["total"])
     assert biggest["smallest"] == 32 << 20

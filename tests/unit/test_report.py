@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import targetmem
-from targetmem.report import session, terminal, units
+from targetmem.report import new_arrays, session, terminal, units
 from targetmem.report.content import BUCKET_TITLES, bucket_rows
 from targetmem.report.document import document, write
-from targetmem.report.facts import Facts, PageFaults, biggest_buckets, estimate
+from targetmem.report.estimate import Estimate, NewBlock, estimate
+from targetmem.report.facts import Facts, PageFaults, biggest_buckets
+from targetmem.report.new_arrays import measure
 from targetmem.report.plain import text
 from targetmem.statistics import BucketStatistics, Gauge, Statistics
 
@@ -38,7 +40,7 @@ def bucket(number: int, **counts: Any) -> BucketStatistics:
         "device_allocations": 10,
         "device_releases": 5,
         "device_nanoseconds": 15_000,
-        "requested": Gauge(0, 0, 100 << number),
+        "requested": Gauge(0, 2 << number, 100 << number),
         "held": Gauge(0, 10 << number, 0),
     }
     return BucketStatistics(**{**values, **counts})
@@ -66,7 +68,7 @@ FACTS = Facts(
     min_size=4 << 20,
     threshold=1 << 30,
     statistics=STATISTICS,
-    small=3_210_000,
+    estimate=Estimate(12_001, 1_260, 0.00126, 3_000_000, 0.63),
 )
 NOTHING = Facts(
     program=["x.py"],
@@ -78,11 +80,10 @@ NOTHING = Facts(
 PLAIN = """\
 targetmem: arrays of 4 MiB to 1 GiB came from the pool (policy exact, cap none)
   allocations      12,345, 12,001 hits (97.2%), 44 over the threshold
-  small arrays     3,210,000 left to NumPy
   device calls     354, 12.3 ms inside them
-  time saved       about 1.26 ms, an estimate: 1,260 calls avoided, at what those made cost
   memory           412 MiB live and 618 MiB held, each at its peak
-  page faults      7,001 by the program (2,010 before, 9,011 after)
+  time saved       about 630 ms (estimate: 12,001 blocks reused, a new one costs 52.5 µs)
+  page faults      7,001 (2,010 before, 9,011 after, about 3,000,000 avoided)
   wall time        3.21 s
   biggest buckets   served  allocations  hits  peak held
   64 - 128 MiB     6.2 GiB          100   90%    640 MiB
@@ -102,7 +103,7 @@ def test_plain_report_of_a_run_that_served_nothing() -> None:
     """It says why nothing was served, and what is known nevertheless."""
     assert text(NOTHING) == (
         "targetmem: no array was served: the program did not import NumPy\n"
-        "  page faults      0 by the program (5 before, 5 after)\n"
+        "  page faults      0 (5 before, 5 after)\n"
         "  wall time        12.3 ms\n"
     )
 
@@ -132,26 +133,72 @@ def test_each_row_of_the_table_has_all_columns() -> None:
     assert {len(BUCKET_TITLES)} == {len(row) for row in bucket_rows(STATISTICS)}
 
 
-def test_estimate_takes_the_cost_of_the_same_bucket() -> None:
+def cost(size: int, together: int) -> NewBlock:
+    """Give the cost of a new block: a nanosecond a byte, and a fault a page; two live together."""
+    assert 2 == together
+    return NewBlock(size * 1e-9, size / 4096)
+
+
+def test_estimate_takes_new_blocks_of_the_size_of_the_reused() -> None:
+    """Each hit counts with what a new block of its bucket's average size costs."""
+    small = bucket(12, hits=50)
+    big = bucket(26, hits=3)
+    found = estimate(replace(STATISTICS, buckets=(small, big)), cost)
+    assert (STATISTICS.hits, 50 * 1 + 3 * (1 << 14)) == (found.blocks_reused, found.page_faults_avoided)
+    assert found.seconds_saved == pytest.approx(((50 << 12) + (3 << 26)) * 1e-9)
+
+
+def test_estimate_of_calls_takes_the_cost_of_the_same_bucket() -> None:
     """Each avoided call counts with what a call of its own bucket cost."""
     cheap = bucket(10, device_nanoseconds=15 * 1_000)
     dear = bucket(26, device_nanoseconds=15 * 1_000_000)
-    found = estimate(replace(STATISTICS, buckets=(cheap, dear)))
+    found = estimate(replace(STATISTICS, buckets=(cheap, dear)), cost)
     assert 2 * (100 + 95 - 15) == found.calls_avoided
-    assert found.seconds_saved == pytest.approx(180 * 1e-6 + 180 * 1e-3)
+    assert found.call_seconds == pytest.approx(180 * 1e-6 + 180 * 1e-3)
 
 
 def test_estimate_without_a_call_in_the_bucket() -> None:
     """A bucket that never called the device counts with the average of all calls."""
     quiet = bucket(10, device_allocations=0, device_releases=0, device_nanoseconds=0)
-    found = estimate(replace(STATISTICS, buckets=(quiet,)))
-    assert found.seconds_saved == pytest.approx(195 * 12_300_000e-9 / 354)
+    found = estimate(replace(STATISTICS, buckets=(quiet,)), cost)
+    assert found.call_seconds == pytest.approx(195 * 12_300_000e-9 / 354)
 
 
 def test_estimate_of_nothing() -> None:
-    """Without calls nothing was avoided and nothing saved; more calls than requests take nothing off."""
-    assert (0, 0) == estimate(Statistics())
-    assert (0, 0) == estimate(replace(STATISTICS, buckets=(bucket(9, device_allocations=1000),)))
+    """Without hits nothing was saved, and no cost is asked for; more calls than requests take nothing off."""
+
+    def asked(size: int, together: int) -> NewBlock:
+        raise AssertionError
+
+    assert Estimate(0, 0, 0, 0, 0) == estimate(Statistics(), asked)
+    found = estimate(Statistics(buckets=(bucket(9, hits=0, device_allocations=1000),)), asked)
+    assert Estimate(0, 0, 0, 0, 0) == found
+    assert "time saved       nothing, no block was reused" in text(replace(FACTS, estimate=found))
+
+
+def test_new_arrays_cost_more_than_reused_ones() -> None:
+    """A big array faults once a page at most, and no less than once a huge page; half of it costs half."""
+    whole, half = measure(96 * MIB, 1, 64 * MIB), measure(48 * MIB, 1, 64 * MIB)
+    assert whole.seconds > 0
+    assert 48 <= whole.page_faults <= 96 * 256 + 1000
+    assert whole.page_faults / 2 == pytest.approx(half.page_faults, rel=0.2, abs=50)
+    assert measure(0, 1, 0).page_faults <= 1
+    assert measure(1, 1000, 0).seconds < 1
+
+
+def test_measuring_stays_within_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more memory is taken than the pool gave back, however big the arrays were and however many."""
+    taken: list[int] = []
+
+    def cycle(size: int, count: int) -> NewBlock:
+        taken.append(size * count)
+        return NewBlock(1.0, 1.0)
+
+    monkeypatch.setattr(new_arrays, "_cycle", cycle)
+    for budget in (0, 20 * MIB, 1 << 40):
+        new_arrays.measure(1 << 40, 100, budget)
+        assert 15 * MIB <= max(taken) <= max(16 * MIB, min(budget, 144 * MIB))
+        taken.clear()
 
 
 def test_document_can_be_written_and_has_everything(tmp_path: Path) -> None:
@@ -167,6 +214,7 @@ def test_document_can_be_written_and_has_everything(tmp_path: Path) -> None:
     assert 7 == len(found["statistics"]["buckets"])
     assert {"now": 0, "peak": 412 * MIB, "total": 0} == found["statistics"]["live"]
     assert 1_260 == found["estimate"]["calls_avoided"]
+    assert 0.63 == found["estimate"]["seconds_saved"]
     assert ["heat.py", "--steps", "3"] == found["program"]
     assert found["served"] is True
     assert found["why_not"] is None
@@ -271,22 +319,21 @@ class FakeIntegration:
     threshold = 1 << 26
     serves = True
     cached_limit = None
-    small = 7
 
     def stats(self) -> Statistics:
         """Give the statistics of the tests above."""
         return STATISTICS
 
 
-def test_session_asks_what_serves() -> None:
+def test_session_asks_what_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     """The facts are those of the integration, and the settings those in force, not those asked for."""
+    stopped: list[str] = []
+    monkeypatch.setitem(vars(targetmem), "uninstall", stopped.append)
     facts = session.Session(dict(SETTINGS), FakeIntegration()).facts()
-    assert (1 << 26, None, 7, STATISTICS) == (
-        facts.threshold,
-        facts.cached_limit,
-        facts.small,
-        facts.statistics,
-    )
+    assert ["numpy"] == stopped
+    assert (1 << 26, None) == (facts.threshold, facts.cached_limit)
+    assert STATISTICS == facts.statistics
+    assert facts.estimate is not None
     assert "" == facts.why_not
     assert facts.page_faults > 0
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from targetmem.report.facts import Facts, biggest_buckets, device_calls, estimate
+from targetmem.report.facts import Facts, biggest_buckets, device_calls
 from targetmem.report.units import count, limit, percent, seconds, size_range
 from targetmem.sizes import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from targetmem.report.estimate import Estimate
     from targetmem.statistics import BucketStatistics, Statistics
 
 __all__ = ["BUCKET_TITLES", "bucket_rows", "heading", "rows"]
@@ -30,23 +31,33 @@ def heading(facts: Facts) -> str:
 def rows(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield the lines of the report, each as its name and what it says."""
     if facts.statistics is not None:
-        yield from _pool_rows(facts.statistics, facts.small)
-    before, after = count(facts.faults_before.total), count(facts.faults_after.total)
-    yield "page faults", f"{count(facts.page_faults)} by the program ({before} before, {after} after)"
+        yield from _pool_rows(facts.statistics)
+    if facts.estimate is not None:
+        yield "time saved", _saved(facts.estimate)
+    yield "page faults", _page_faults(facts)
     yield "wall time", seconds(facts.seconds)
 
 
-def _pool_rows(statistics: Statistics, small: int | None) -> Iterator[tuple[str, str]]:
+def _pool_rows(statistics: Statistics) -> Iterator[tuple[str, str]]:
     yield "allocations", _allocations(statistics)
-    if small is not None:
-        yield "small arrays", f"{count(small)} left to NumPy"
     inside = seconds(statistics.device_nanoseconds / 1e9)
     yield "device calls", f"{count(device_calls(statistics))}, {inside} inside them"
-    calls, saved = estimate(statistics)
-    how = f"{count(calls)} calls avoided, at what those made cost"
-    yield "time saved", f"about {seconds(saved)}, an estimate: {how}"
     peaks = format_size(statistics.live.peak), format_size(statistics.held.peak)
     yield "memory", f"{peaks[0]} live and {peaks[1]} held, each at its peak"
+
+
+def _saved(estimate: Estimate) -> str:
+    if not estimate.blocks_reused:
+        return "nothing, no block was reused"
+    each = seconds(estimate.seconds_saved / estimate.blocks_reused)
+    how = f"{count(estimate.blocks_reused)} blocks reused, a new one costs {each}"
+    return f"about {seconds(estimate.seconds_saved)} (estimate: {how})"
+
+
+def _page_faults(facts: Facts) -> str:
+    avoided = f", about {count(facts.estimate.page_faults_avoided)} avoided" if facts.estimate else ""
+    before, after = count(facts.faults_before.total), count(facts.faults_after.total)
+    return f"{count(facts.page_faults)} ({before} before, {after} after{avoided})"
 
 
 def _allocations(statistics: Statistics) -> str:

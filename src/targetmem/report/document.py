@@ -8,7 +8,7 @@ import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
-from targetmem.report.facts import SETTINGS, device_calls, estimate
+from targetmem.report.facts import SETTINGS, device_calls
 from targetmem.report.versions import installed, python
 from targetmem.statistics import Gauge
 
@@ -39,9 +39,8 @@ def document(facts: Facts) -> dict[str, Any]:
         "page_faults": _page_faults(facts),
         "served": facts.statistics is not None,
         "why_not": facts.why_not or None,
-        "small_arrays": facts.small,
         "statistics": None if facts.statistics is None else _whole(facts.statistics),
-        "estimate": None if facts.statistics is None else estimate(facts.statistics)._asdict(),
+        "estimate": None if facts.estimate is None else facts.estimate._asdict(),
     }
 
 

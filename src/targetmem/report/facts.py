@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from targetmem.report.estimate import Estimate
     from targetmem.statistics import BucketStatistics, Counters, Statistics
 
-__all__ = ["SETTINGS", "Estimate", "Facts", "PageFaults", "biggest_buckets", "device_calls", "estimate"]
+__all__ = ["SETTINGS", "Facts", "PageFaults", "biggest_buckets", "device_calls"]
 
 
 SETTINGS = ("policy", "min_size", "threshold", "cached_limit")
@@ -28,20 +29,13 @@ class PageFaults(NamedTuple):
         return self.minor + self.major
 
 
-class Estimate(NamedTuple):
-    """What the run would have paid for more; no measurement."""
-
-    calls_avoided: int
-    seconds_saved: float
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """All that a report can show. Sizes are bytes.
 
-    `statistics` is None when nothing was served; `why_not` then says why. `small` counts the requests left to
-    NumPy for their size, None when nobody counted them. `policy`, `min_size`, `threshold` and `cached_limit`
-    are those in force, or the options given when nothing was served; a limit of None is none.
+    `statistics` and `estimate` are None when nothing was served; `why_not` then says why. `policy`,
+    `min_size`, `threshold` and `cached_limit` are those in force, or the options given when nothing was
+    served; a limit of None is none.
     """
 
     program: Sequence[str]
@@ -53,7 +47,7 @@ class Facts:
     threshold: int | None = None
     cached_limit: int | None = None
     statistics: Statistics | None = None
-    small: int | None = None
+    estimate: Estimate | None = None
     why_not: str = ""
 
     @property
@@ -70,23 +64,3 @@ def device_calls(counters: Counters) -> int:
 def biggest_buckets(statistics: Statistics, count: int = 5) -> list[BucketStatistics]:
     """Give the buckets that served the most bytes, the biggest first."""
     return sorted(statistics.buckets, key=lambda bucket: bucket.requested.total, reverse=True)[:count]
-
-
-def estimate(statistics: Statistics) -> Estimate:
-    """Estimate what cached blocks saved, from what a device call of the same bucket cost in this very run.
-
-    Without them each allocation and each free would have been a call. What comes later on account of a call
-    (page faults, above all) is not in it.
-    """
-    avoided = [(_avoided(bucket), _cost(bucket) or _cost(statistics)) for bucket in statistics.buckets]
-    return Estimate(sum(calls for calls, _ in avoided), sum(calls * cost for calls, cost in avoided))
-
-
-def _avoided(bucket: Counters) -> int:
-    return max(0, bucket.allocations + bucket.frees - device_calls(bucket))
-
-
-def _cost(counters: Counters) -> float:
-    """Give the seconds of an average call, 0.0 when there was none."""
-    calls = device_calls(counters)
-    return counters.device_nanoseconds / calls / 1e9 if calls else 0.0

@@ -82,44 +82,67 @@ class Session:
     def finish(self) -> None:
         """Write the report to where it was asked for."""
         try:
-            if self.settings["json"] is not None:
-                self._write(self.settings["json"])
-            if not self.settings["quiet"]:
-                show(self.facts(), sys.__stderr__)
-            elif self.failed:
-                complain(f"no array was served: {self.why_not}")
+            self._report()
         except KeyboardInterrupt:
             pass
         except Exception as error:  # noqa: BLE001 - the program is over; its exit status stays its own
             complain(f"no report: {type(error).__name__}: {error}")
 
-    def facts(self) -> Facts:
-        """Put together what is known now."""
-        from targetmem.report.facts import SETTINGS, Facts, PageFaults
+    def _report(self) -> None:
+        path, quiet = self.settings["json"], self.settings["quiet"]
+        if quiet and self.failed:
+            complain(f"no array was served: {self.why_not}")
+        if quiet and path is None:
+            return
+        facts = self.facts()
+        if path is not None:
+            write(facts, path)
+        if not quiet:
+            show(facts, sys.__stderr__)
 
-        source: Any = self.integration
-        known = {name: getattr(source, name) for name in SETTINGS} if source else self._options()
-        return Facts(
+    def facts(self) -> Facts:
+        """Put together what is known now. NumPy is no longer served afterwards."""
+        from targetmem.report.facts import Facts, PageFaults
+
+        facts = Facts(
             program=self.settings["program"],
             seconds=time.monotonic() - self.settings["started"],
             faults_before=PageFaults(*self.settings["page_faults"]),
             faults_after=page_faults(),
-            statistics=source.stats() if source else None,
-            small=getattr(source, "small", None),
-            why_not="" if source else self.why_not,
-            **known,
+            why_not=self.why_not,
+            **self._options(),
         )
+        return facts if self.integration is None else with_pool(facts, self.integration)
 
     def _options(self) -> dict[str, Any]:
         return {name: self.settings[name] for name in ("policy", "threshold", "cached_limit")}
 
-    def _write(self, path: str) -> None:
-        from targetmem.report import document
 
-        try:
-            document.write(self.facts(), path)
-        except OSError as error:
-            complain(f"can't write {path!r}: {error.strerror}")
+def with_pool(facts: Facts, pool: Integration) -> Facts:
+    """Give the facts with those of the pool; it stops serving, for what new memory costs is measured then."""
+    from dataclasses import replace
+    from functools import partial
+
+    import targetmem
+    from targetmem.report.estimate import estimate
+    from targetmem.report.facts import SETTINGS
+    from targetmem.report.new_arrays import measure
+
+    statistics = pool.stats()
+    measured = partial(measure, budget=statistics.cached.now)
+    known: dict[str, Any] = {name: getattr(pool, name) for name in SETTINGS}
+    targetmem.uninstall("numpy")
+    return replace(facts, why_not="", statistics=statistics, estimate=estimate(statistics, measured), **known)
+
+
+def write(facts: Facts, path: str) -> None:
+    """Write the report to a file; one line on stderr says when that fails."""
+    from targetmem.report import document
+
+    try:
+        document.write(facts, path)
+    except OSError as error:
+        complain(f"can't write {path!r}: {error.strerror}")
 
 
 def show(facts: Facts, stream: TextIO | None) -> None:
