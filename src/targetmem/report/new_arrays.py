@@ -21,9 +21,9 @@ MOST_TOGETHER = 3
 def measure(size: int, together: int, budget: int) -> NewBlock:
     """Measure what the memory of an array of `size` bytes costs more when it is new than when it is reused.
 
-    """Measure what an array of `size` bytes costs more when its memory is new than when it is reused.
-    time, as it was in the program: that decides what the C library keeps itself, where nothing is saved. The
-    pool must not serve.
+    Takes at most `budget` bytes of memory, or 16 MiB, and some milliseconds. `together` arrays live at once,
+    as they did in the program: that decides what the C library keeps itself, where nothing is saved. The pool
+    must not serve.
     """
     budget = max(budget, SMALLEST_BUDGET)
     sample = _uneven(min(size, budget, LARGEST))
