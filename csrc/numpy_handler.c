@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define PAGE ((size_t)4096)
+#define MAPPED ((size_t)64 << 10)                    /* the host maps blocks from here on */
 #define CLASS_BITS 2                                 /* four classes of sizes between powers of two */
 #define LARGEST_RECYCLED (((size_t)32 << 20) - PAGE) /* the GNU C library never recycles more at once */
 
@@ -38,16 +39,23 @@ static size_t class_of(size_t size)
     return size > SIZE_MAX - step ? size : (size + step - 1) & ~(step - 1);
 }
 
-static void *allocate(tm_numpy_pool *pool, size_t size) { return tm_allocate(pool->manager, class_of(size)); }
+/* Below the size of a mapping a block starts on a page only if that is asked for. */
+static void *allocate(tm_numpy_pool *pool, size_t size)
+{
+    size = class_of(size);
+    return size < MAPPED ? tm_allocate_aligned(pool->manager, size, PAGE) : tm_allocate(pool->manager, size);
+}
 
-/* A reused block is cleared as far as the array reaches; a new one reads as zeros already. */
+/* A reused block is cleared as far as the array reaches; a new mapping reads as zeros already. */
 static void *allocate_zeroed(tm_numpy_pool *pool, size_t size)
 {
     const tm_backend *host = tm_host_backend();
-    void *address = tm_try_allocate(pool->manager, class_of(size));
-    if (!address)
-        return tm_allocate_zeroed(pool->manager, class_of(size));
-    host->clear(host->context, address, size, 0);
+    bool mapped = class_of(size) >= MAPPED;
+    void *address = mapped ? tm_try_allocate(pool->manager, class_of(size)) : allocate(pool, size);
+    if (address)
+        host->clear(host->context, address, size, 0);
+    else if (mapped)
+        address = tm_allocate_zeroed(pool->manager, class_of(size));
     return address;
 }
 
@@ -158,13 +166,14 @@ static void *handler_calloc(void *context, size_t count, size_t size)
     return address;
 }
 
-/* pre: the block is the pool's, and size is smaller than any block of it. */
-static void *move_out(tm_numpy_pool *pool, void *address, size_t size)
+/* pre: the block is the pool's. The new one comes from where a new array would. */
+static void *copy_over(tm_numpy_pool *pool, void *address, size_t size)
 {
-    void *moved = handler.original->malloc(handler.original->context, size);
-    if (!moved)
+    tm_block_info info;
+    void *moved = handler_malloc(handler.original->context, size);
+    if (!moved || !tm_find_block(pool->manager, address, &info))
         return NULL;
-    memcpy(moved, address, size);
+    memcpy(moved, address, info.size < size ? info.size : size);
     pool_give(pool, address);
     return moved;
 }
@@ -175,8 +184,8 @@ static void *handler_realloc(void *context, void *address, size_t size)
     tm_numpy_pool *pool = owner_of(address);
     if (!pool)
         return address ? handler.original->realloc(context, address, size) : handler_malloc(context, size);
-    if (size < pool->min_size)
-        return move_out(pool, address, size);
+    if (size < pool->min_size || class_of(size) < MAPPED)
+        return copy_over(pool, address, size);
     void *resized = tm_reallocate(pool->manager, address, class_of(size));
     if (resized)
         widen((uintptr_t)resized);

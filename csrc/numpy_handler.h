@@ -5,7 +5,7 @@
  * goes to the *original* table untouched, so that NumPy keeps its own cache of tiny blocks.
  *
  * Who frees a block is decided by its address, never by the size that NumPy tells (which may be wrong):
- * pooled blocks start on a page, so most addresses of others are told apart by a single test.
+ * pooled blocks all start on a page, so most addresses of others are told apart by a single test.
  *
  * Threads: NumPy calls the table with the GIL held, and so must whoever calls the functions below. The
  * table's own state is atomic all the same: without a GIL only the capsule's way back is unsafe (see
@@ -15,8 +15,6 @@
 #define TM_NUMPY_HANDLER_H
 
 #include "base.h"
-
-#define TM_NUMPY_SMALLEST ((size_t)64 << 10) /* bytes; the host's blocks start on a page from here on */
 
 /* As NumPy 1.22 laid it out. Version 1; a later version may only add functions at the end. */
 typedef struct tm_numpy_table {
@@ -32,7 +30,7 @@ typedef struct tm_numpy_table {
 /* One manager over the host's memory that serves arrays. It is never closed: arrays may outlive everything. */
 typedef struct tm_numpy_pool tm_numpy_pool;
 
-/* Make a pool that serves requests of min_size bytes and more. pre: min_size >= TM_NUMPY_SMALLEST. */
+/* Make a pool that serves requests of min_size bytes and more. pre: min_size >= 1. */
 tm_status tmi_numpy_pool_create(const tm_options *options, size_t min_size, tm_numpy_pool **out);
 tm_manager *tmi_numpy_pool_manager(const tm_numpy_pool *pool);
 /* Blocks of this pool that arrays hold now. */

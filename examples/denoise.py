@@ -77,7 +77,7 @@ def main() -> None:
     seconds = time.perf_counter() - start
     print(f"{original.shape[1]} x {original.shape[0]} pixels, {args.steps} steps: {seconds:.2f} s")
     print(f"{quality(noisy, original):.1f} dB before, {quality(result, original):.1f} dB after")
-    print(f"checksum {zlib.crc32(result):08x}")
+    print(f"checksum {zlib.crc32(result.data):08x}")
 
 
 if __name__ == "__main__":

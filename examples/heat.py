@@ -93,7 +93,7 @@ def main() -> None:
     seconds = time.perf_counter() - start
     speed = f"{seconds:.2f} s, {args.steps / seconds:.1f} steps a second"
     print(f"{args.size} x {args.size} points, {args.steps} steps: {speed}")
-    print(f"mean temperature {grid.mean():.6f}, checksum {zlib.crc32(grid):08x}")
+    print(f"mean temperature {grid.mean():.6f}, checksum {zlib.crc32(grid.data):08x}")
     if args.picture:
         write_picture(grid, args.picture)
 

@@ -11,7 +11,6 @@ cdef extern from "numpy_handler.h" nogil:
         unsigned char version
     ctypedef struct tm_numpy_pool:
         pass
-    const size_t TM_NUMPY_SMALLEST
     tm_status tmi_numpy_pool_create(const tm_options *, size_t, tm_numpy_pool **)
     tm_manager *tmi_numpy_pool_manager(const tm_numpy_pool *)
     size_t tmi_numpy_pool_live(const tm_numpy_pool *)
@@ -87,8 +86,8 @@ cdef class NumpyPool:
         cdef tm_options options
         if self.handle is not NULL:
             raise RuntimeError("NumpyPool: already initialised")
-        if min_size < TM_NUMPY_SMALLEST:
-            raise ValueError(f"min_size: expected at least {TM_NUMPY_SMALLEST} bytes, got {min_size}")
+        if min_size < 1:
+            raise ValueError(f"min_size: expected at least 1 byte, got {min_size}")
         options.version = TM_ABI_VERSION
         options.flags = TM_OPTION_NO_THREAD_CACHE  # big blocks, often freed by another thread
         options.policy = name

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["MIN_SIZE", "ArrayPool", "default_cached_limit", "install", "pooled", "uninstall"]
 
 MIN_SIZE = 4 << 20  # bytes: below it the C library recycles as well as we do, measured in docs/performance.md
-SMALLEST = 64 << 10  # bytes: from here on the host's blocks are mappings, by which the handler knows them
 _DEVICE = "host:0"  # whose settings hold
 _SUPPORTED = "use a version that this release of targetmem is tested with (1.26, 2.0 to 2.5)"
 
@@ -174,9 +173,9 @@ def install(
 
     `policy` is how free blocks are kept; `threshold` the largest array that is pooled (all, unless set; none
     when it is below `min_size`); `cached_limit` the most freed memory that is kept (see
-    `default_cached_limit`); `min_size` the smallest array that is served (4 MiB, at least 64 KiB). Sizes are
-    bytes, or a text like "64KiB". The first three may also stand in the environment and in `targetmem.toml`,
-    as those of the device `host:0`.
+    `default_cached_limit`); `min_size` the smallest array that is served (4 MiB; smaller ones are faster
+    without a pool). Sizes are bytes, or a text like "64KiB". The first three may also stand in the
+    environment and in `targetmem.toml`, as those of the device `host:0`.
 
     Installing again gives the same pool. Raises ConfigError for an option that cannot be used,
     TargetMemoryError when one differs from that in force, or when NumPy is missing or not built as expected.
@@ -256,9 +255,10 @@ def _check(name: str, value: object) -> Any:
         size = parse_size(value)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}", where=name, key=name, value=value) from None
-    if size < SMALLEST:
-        expected = f"expected at least {format_size(SMALLEST)}, for smaller arrays are faster without a pool"
-        raise ConfigError(f"{name}: {expected}, got {value!r}", where=name, key=name, value=value)
+    if size < 1:
+        raise ConfigError(
+            f"{name}: expected at least 1 byte, got {value!r}", where=name, key=name, value=value
+        )
     return size
 
 
