@@ -23,10 +23,19 @@ above the threshold (direct), and owned by a Buffer."""
 cdef char *_BYTE = b"B"
 cdef dict _STATUS = {1: "out_of_memory", 2: "invalid_free", 3: "invalid_argument", 4: "backend_error", 5: "closed",
                      6: "forked"}
-cdef dict _causes = {}  # thread -> what a Python backend raised in the call that this thread is in
+cdef dict _causes = {}  # (thread, backend, method) -> what the Python function raised when it was called last
 
 
 # --- backends -------------------------------------------------------------------------------------------
+
+
+cdef int _note(void *context, str method, object error) except -1:
+    """Remember what a Python function raised, or forget it when the latest call went well."""
+    if error is not None:
+        _causes[get_ident(), <uintptr_t>context, method] = error
+    elif _causes:
+        _causes.pop((get_ident(), <uintptr_t>context, method), None)
+    return 0
 
 
 cdef int _call_allocate(void *context, size_t size, size_t alignment, void **address) noexcept with gil:
@@ -34,18 +43,20 @@ cdef int _call_allocate(void *context, size_t size, size_t alignment, void **add
     try:
         given = (<Backend>context).allocate(size, alignment)
         address[0] = <void *><uintptr_t>(0 if given is None else given)
+        _note(context, "allocate", None)
         return 0
     except BaseException as error:
-        _causes[get_ident()] = error
+        _note(context, "allocate", error)
         return 1
 
 
 cdef int _call_release(void *context, void *address, size_t size) noexcept with gil:
     try:
         (<Backend>context).release(<uintptr_t>address, size)
+        _note(context, "release", None)
         return 0
     except BaseException as error:
-        _causes[get_ident()] = error
+        _note(context, "release", error)
         return 1
 
 
@@ -234,8 +245,6 @@ cdef class ManagerCore:
                 address = tmi_allocate(handle, size, alignment, TM_OWNED, &fresh)
             if address is NULL:
                 raise self.failure()
-            if _causes:
-                _causes.pop(get_ident(), None)
         return self.new_buffer(tm_block_at(self.handle, address) if size else NULL, address, size)
 
     def free(self, pointer, size=None, /):
@@ -335,8 +344,10 @@ cdef class ManagerCore:
         """Build the exception for the calling thread's latest error."""
         cdef tm_error error
         tm_last_error(&error)
-        cause = _causes.pop(get_ident(), None)
-        exception = self._error(_STATUS[<int>error.status], tm_reason_text(error.reason).decode(), error.native,
+        status = _STATUS[<int>error.status]
+        method = {"out_of_memory": "allocate", "backend_error": "release"}.get(status)
+        cause = _causes.pop((get_ident(), <uintptr_t>self.backend.table.context, method), None)
+        exception = self._error(status, tm_reason_text(error.reason).decode(), error.native,
                                 error.address, error.size, error.hit_address, error.hit_size, cause)
         if cause is not None and exception is not cause:
             exception.__cause__ = cause

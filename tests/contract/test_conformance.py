@@ -88,17 +88,29 @@ class Faulty(SimulatedPlugin):
 """
 
 
-def run_suite(folder: Path, plugin: str) -> subprocess.CompletedProcess[str]:
+def run_suite(folder: Path, plugin: str, test: str = "test") -> subprocess.CompletedProcess[str]:
     """Run the suite over a plugin, in a process of its own."""
     (folder / "test_faulty.py").write_text(SUITE.format(plugin=plugin))
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "test_faulty.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rA",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        test,
+        "test_faulty.py",
+    ]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", FAULTS)
 def test_a_faulty_plugin_does_not_pass(tmp_path: Path, test: str) -> None:
     """The test that is meant for a fault fails when the plugin has it."""
-    done = run_suite(tmp_path, FAULTS[test])
+    done = run_suite(tmp_path, FAULTS[test], test)
     assert 1 == done.returncode
     assert re.search(rf"^(FAILED|ERROR) .*::{test}\b", done.stdout, re.MULTILINE), done.stdout
 

@@ -323,3 +323,34 @@ def test_ready_settings() -> None:
     assert (7, 9) == (manager.threshold, manager.cached_limit)
     assert "7" not in repr(manager)
     assert "0 B live" in repr(manager)
+
+
+@pytest.mark.parametrize("when", ["trim", "ladder"])
+def test_a_failing_release_is_no_cause_of_a_refusal(when: str) -> None:
+    """A release that failed before, or on the way, is not told as the reason why memory ran out."""
+
+    def release(_address: int, _size: int) -> None:
+        raise OSError("gone")
+
+    manager = MemoryManager(Functions(limit=1000).allocate, release)
+    manager.allocate(600).release()
+    if when == "trim":
+        manager.trim()
+    with pytest.raises(OutOfDeviceMemory) as caught:
+        manager.allocate(900)
+    assert caught.value.__cause__ is None
+
+
+def test_a_failing_direct_release_is_raised() -> None:
+    """A direct block that the function does not take back is an error of the free, with its cause."""
+
+    def release(_address: int, _size: int) -> None:
+        raise PluginError("gone", native=9)
+
+    manager = MemoryManager(Functions().allocate, release, threshold=0)
+    address = manager.allocate(100).detach()
+    with pytest.raises(
+        PluginError, match=r"release of 100 bytes at 0x.* failed.*: PluginError: gone"
+    ) as caught:
+        manager.free(address)
+    assert 9 == caught.value.native
