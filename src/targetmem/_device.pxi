@@ -11,14 +11,14 @@ cdef inline Buffer take(ManagerCore manager, object size):
 
 
 cdef class DeviceCore:
-    """A device's way to memory: a request without wishes goes straight to `first`, a manager, once that is set."""
+    """A device's way to memory: a request without wishes goes straight to the manager `first`, once set."""
 
     def allocate(self, size, /, *, kind=None, alignment=None):
         """Obtain size bytes as a Buffer that gives them back when it is released or dropped.
 
-        kind is "device" (the default), "host" or "shared"; alignment a power of two in bytes. Contents are not
-        cleared; 0 bytes give an empty buffer. Raises OutOfDeviceMemory, PluginError, NotSupported for a kind that
-        the device does not have, ValueError for a negative size or an alignment that is no power of two.
+        kind is "device" (the default), "host" or "shared"; alignment a power of two in bytes. Contents are
+        not cleared; 0 bytes give an empty buffer. Raises OutOfDeviceMemory, PluginError, NotSupported for a
+        kind that the device lacks, ValueError for a negative size or an alignment that is no power of two.
         """
         if kind is None and alignment is None and self.first is not None:
             return take(self.first, size)

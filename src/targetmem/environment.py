@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from typing import TYPE_CHECKING
 
-from targetmem.errors import TargetMemoryWarning
+from targetmem.callers import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -76,7 +75,7 @@ def warn_of_unknown(settings: Collection[str], plugins: Callable[[], list[str]])
         if not any(name.startswith(plugin_prefix(plugin)) for plugin in plugins()):
             known = ", ".join(sorted(_fixed_names(settings)))
             text = f"{name}: expected a variable that targetmem reads ({known}), got one that nothing reads"
-            warnings.warn(text, TargetMemoryWarning, stacklevel=4)
+            warn(text)
 
 
 def _doubtful(settings: Collection[str]) -> list[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import sys
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from targetmem import failures, pressure, shortage, statistics
 from targetmem._core import Backend, ManagerCore, set_tag
+from targetmem.callers import outer_frame, warn
 from targetmem.config import resolve
-from targetmem.errors import LeakWarning, TargetMemoryWarning
+from targetmem.errors import LeakWarning
 from targetmem.sizes import format_size
 from targetmem.tags import number_of_site
 
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryManager", "close_all"]
 
-_managers: dict[
-    int, weakref.ref[MemoryManager]
-] = {}  # by id; a WeakSet may not grow while it is gone through
-_PACKAGE = __name__.partition(".")[0] + "."
+# By id. A WeakSet may not grow while it is gone through.
+_managers: dict[int, weakref.ref[MemoryManager]] = {}
 
 
 class MemoryManager(ManagerCore):
@@ -137,9 +134,9 @@ class MemoryManager(ManagerCore):
         super().close()
         if failed := self.counters().device_failures - failures_before:
             text = f"{self.name}: closed, but the device failed to take {failed} block(s) back"
-            warnings.warn(text, TargetMemoryWarning, stacklevel=3)
+            warn(text)
         if leaks:
-            warnings.warn(leaks, LeakWarning, stacklevel=3)
+            warn(leaks, LeakWarning)
 
     def __enter__(self) -> Self:
         return self
@@ -201,9 +198,7 @@ def _forget(key: int) -> Callable[[object], None]:
 
 def _enter_site() -> int:
     """Set the tag of the line outside targetmem that allocates; gives the thread's former tag."""
-    frame = sys._getframe(2)  # noqa: SLF001 - far faster than inspect
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
-        frame = frame.f_back
+    frame, _ = outer_frame()
     former = set_tag(0)
     set_tag(number_of_site(former, frame.f_code, frame.f_lineno))
     return former

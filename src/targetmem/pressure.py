@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import gc
 import threading
-import warnings
 from typing import TYPE_CHECKING
 
-from targetmem.errors import TargetMemoryWarning
+from targetmem.callers import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +65,7 @@ class PressureCallback:
             return self.callback(wanted) is not False
         except Exception as error:  # noqa: BLE001 - a warning, so that the next callback gets its turn
             text = f"pressure callback {self.callback!r} failed, the next one follows: {error!r}"
-            warnings.warn(text, TargetMemoryWarning, stacklevel=2)
+            warn(text)
             return False
         finally:
             self._running.release()

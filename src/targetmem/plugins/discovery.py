@@ -7,12 +7,12 @@ source checkout works.
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from targetmem.errors import PluginError, TargetMemoryWarning
+from targetmem.callers import warn
+from targetmem.errors import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,7 +89,7 @@ def _warn_of_claims(name: str, points: list[EntryPoint]) -> None:
     for point in points:
         if point.value != BUILT_IN[name]:
             text = f"entry point {name} = {point.value}: expected a name that targetmem does not use, ignored"
-            warnings.warn(text, TargetMemoryWarning, stacklevel=4)
+            warn(text)
 
 
 def _install_hint(point: EntryPoint) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from targetmem import environment
 from targetmem._device import Device
 from targetmem.abc import Plugin
+from targetmem.callers import warn
 from targetmem.config import SETTINGS, Found, settings_file
-from targetmem.errors import ConfigError, PluginError, TargetMemoryError, TargetMemoryWarning
+from targetmem.errors import ConfigError, PluginError, TargetMemoryError
 from targetmem.failures import forked_text
 from targetmem.lifecycle import Gate, Once
 
@@ -140,7 +140,7 @@ class LoadedPlugin:
             else:
                 known = ", ".join(prefix + option.upper() for option in readers) or "none"
                 text = f"{prefix}{key.upper()}: expected an option ({known}), got one that nothing reads"
-                warnings.warn(text, TargetMemoryWarning, stacklevel=2)
+                warn(text)
         return found
 
 

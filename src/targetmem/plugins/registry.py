@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import warnings
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from targetmem import manager
+from targetmem.callers import warn
 from targetmem.config import settings_file
-from targetmem.errors import ConfigError, TargetMemoryError, TargetMemoryWarning, UnknownDevice
+from targetmem.errors import ConfigError, TargetMemoryError, UnknownDevice
 from targetmem.lifecycle import Once
 from targetmem.plugins import discovery
 from targetmem.plugins.loaded import LoadedPlugin
@@ -97,7 +97,7 @@ class Registry:
             self._close(manager.close_all)
         except Exception as error:  # noqa: BLE001
             text = f"while closing the devices at exit: {type(error).__name__}: {error}"
-            warnings.warn(text, TargetMemoryWarning, stacklevel=2)
+            warn(text)
 
     def _close(self, close_other_managers: Callable[[], None]) -> None:
         ending = [loaded for loaded in self._plugins.values() if loaded.shut()]
