@@ -15,6 +15,7 @@ from benchmarks.measure import ROOT, Settings, progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+DISTRIBUTIONS = ("targetmem", "numpy", "pyopencl", "pocl-binary-distribution", "umf")
 RESULTS = ROOT / "benchmarks" / "results"
 
 
@@ -23,7 +24,7 @@ class Session:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.report = Report(machine.describe())
+        self.report = Report(settings.smoke, machine.describe())
         self._peers: list[peers.Peer] | None = None
         self._buffers: list[str] | None = None
 
@@ -96,11 +97,13 @@ def run(session: Session, names: list[str]) -> None:
 def show_end(report: Report, seconds: float) -> None:
     """Print the machine, the versions, the bars and what was missing."""
     every = [figure for figures in report.figures.values() for figure in figures]
-    print("## Bars\n")
-    print(bars_table(every) or "none measured")
+    if report.smoke:
+        print("A smoke run: it works, but its times say nothing, so no bars are shown.")
+    else:
+        print(f"## Bars\n\n{bars_table(every) or 'none measured'}")
     print("\n## Where\n")
-    rows = [["", "value"], *([key, value] for key, value in (report.machine | report.versions).items())]
-    print("\n".join(f"{row[0]:12}  {row[1]}" for row in rows[1:]))
+    for key, value in (report.machine | report.versions).items():
+        print(f"{key:24}  {value}")
     for name, reason in report.missing.items():
         print(f"MISSING {name}: {reason}")
     print(f"\n{seconds:.0f} s")
@@ -113,13 +116,11 @@ def main(argv: list[str] | None = None) -> int:
     session = Session(Settings(options.smoke))
     run(session, options.only or list(BENCHMARKS))
     report = session.report
-    report.versions |= {
-        name: machine.version(name)
-        for name in ("targetmem", "numpy", "pyopencl", "umf", "pocl-binary-distribution")
-    }
+    report.versions |= {name: machine.version(name) for name in DISTRIBUTIONS}
     show_end(report, time.monotonic() - start)
-    stamp = time.strftime("%Y-%m-%d-%H%M%S")
-    report.write(options.json or RESULTS / f"{stamp}.json")
+    path = options.json or RESULTS / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
+    report.write(path)
+    print(f"written to {path}", file=sys.stderr)
     return 1 if options.require and report.missing else 0
 
 

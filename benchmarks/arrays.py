@@ -34,7 +34,7 @@ def compare(settings: Settings) -> Iterator[Figure]:
     names = case_names()
     ratios: dict[str, list[float]] = {name: [] for name in names}
     times: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    repeats = settings.rounds(25)
+    repeats = 1 if settings.smoke else 25
     for repeat in range(repeats):
         progress(f"NumPy plain and pooled, pair {repeat + 1} of {repeats}")
         with ExitStack() as stack:

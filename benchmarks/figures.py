@@ -44,6 +44,7 @@ class Figure:
 class Report:
     """All that one run found; `machine` and `versions` say where."""
 
+    smoke: bool
     machine: dict[str, str]
     versions: dict[str, str] = field(default_factory=dict)
     figures: dict[str, list[Figure]] = field(default_factory=dict)
