@@ -185,7 +185,7 @@ def test_the_table() -> None:
     assert "sim:0 sim 64 MiB free of 64 MiB on, exact 1 MiB (plugin)" == " ".join(lines[1].split())
     assert "off:0 off 1 GiB free of 1 GiB off - (plugin)" == " ".join(lines[2].split())
     assert lines[3].startswith("bad:0")
-    assert "init_device failed" in lines[3]
+    assert "not available: simulated: init_device failed" in lines[3]
     assert "not available: ModuleNotFoundError" in lines[4]
     assert "install what provides the module pyopencl" in lines[4]
     registry.close()

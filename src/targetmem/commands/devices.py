@@ -104,13 +104,19 @@ def _row(device: Device) -> Row:
 def _cells(row: Row) -> tuple[str, ...]:
     """Give what a row says, in the order of the headings; an error takes the place of the rest."""
     if row.error:
-        return row.name, row.target, row.error
+        return row.name, row.target, _reason(row)
     memory = "unknown"
     if row.free is not None and row.total is not None:
         memory = f"{format_size(row.free)} free of {format_size(row.total)}"
     size = format_size(row.threshold) if row.threshold else "-"
     manager = f"on, {row.policy}" if row.manager_on else "off"
     return row.name, row.target, memory, manager, f"{size} ({row.threshold_origin})"
+
+
+def _reason(row: Row) -> str:
+    """Say why a row's plugin or device is not available, and what to install."""
+    text = row.error if "not available" in row.error else f"not available: {row.error}"
+    return text if row.hint in text else f"{text}; {row.hint}"
 
 
 def table(found: list[Row]) -> str:
@@ -140,4 +146,4 @@ def _print_rich(found: list[Row]) -> None:
             view.add_row(*map(escape, _cells(row)))
     console.print(view)
     for row in errors:
-        console.print(f"[yellow]{escape(row.error)}[/yellow]", soft_wrap=True)
+        console.print(f"[yellow]{escape(_reason(row))}[/yellow]", soft_wrap=True)
