@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from targetmem.errors import OutOfDeviceMemory
 from targetmem.sizes import format_size
-from targetmem.tags import tag_name
+from targetmem.tags import any_tag, tag_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ T = TypeVar("T")
 __all__ = ["Reason", "Shortage", "build", "explain", "live_tags"]
 
 MOST_TAGS = 3
-# Looking at every block costs a second per million; an error shall not take longer than that.
-MOST_BLOCKS = 1_000_000
+# Looking at every block costs a microsecond for each; an error that a program handles shall not take long.
+MOST_BLOCKS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _ask(question: Callable[[], T]) -> T | None:
 
 def live_tags(manager: MemoryManager, blocks: int) -> tuple[tuple[str, int], ...]:
     """Give each tag of live blocks with its bytes, the biggest first; none when there are too many blocks."""
-    if blocks > MOST_BLOCKS:
+    if blocks > MOST_BLOCKS or not any_tag():
         return ()
     sums: dict[str, int] = {}
     for block in manager.blocks():

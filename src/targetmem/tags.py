@@ -14,7 +14,7 @@ from targetmem._core import set_tag
 if TYPE_CHECKING:
     from types import CodeType, TracebackType
 
-__all__ = ["number_of", "number_of_site", "tag_name", "tagged"]
+__all__ = ["any_tag", "number_of", "number_of_site", "tag_name", "tagged"]
 
 # No lock: a finaliser may tag in the middle of any of this. A number that loses a race is never used.
 _names = {0: ""}
@@ -40,6 +40,11 @@ def number_of_site(tag: int, code: CodeType, line: int) -> int:
     if number is None:
         number = number_of(f"{tag_name(tag)} {code.co_filename}:{line}".lstrip(), key)
     return number
+
+
+def any_tag() -> bool:
+    """Tell whether any memory can carry a name: then it is worth a look at every block."""
+    return len(_names) > 1
 
 
 def tag_name(number: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import traceback
 from typing import TYPE_CHECKING
 
 from targetmem.errors import TargetMemoryError
@@ -49,3 +51,18 @@ def in_threads(count: int, work: Callable[[], object]) -> list[object]:
     for thread in threads:
         thread.join()
     return given
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Run work in a forked child; gives its exit status, 0 when work raised nothing."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:  # noqa: BLE001 - the exit status tells the parent
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

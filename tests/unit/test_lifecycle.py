@@ -9,8 +9,9 @@ import pytest
 
 from targetmem import manager
 from targetmem.errors import DeviceClosed, LeakWarning, PluginError, TargetMemoryWarning
+from targetmem.plugins.host import HostPlugin
 from targetmem.plugins.simulated import SimulatedPlugin
-from tests.unit.registries import in_threads, methods, registry_of, registry_with
+from tests.unit.registries import forked, in_threads, methods, registry_of, registry_with
 
 
 def test_a_whole_life() -> None:
@@ -154,3 +155,59 @@ def test_leaks_are_told_on_close_and_not_at_exit(monkeypatch: pytest.MonkeyPatch
     assert ["x:2: closed with 1 live block, 20 B"] == [
         str(warning.message).partition(" requested")[0] for warning in told
     ]
+
+
+def test_a_forked_child_leaves_the_parents_plugins_alone() -> None:
+    """In a forked child every use of the parent's device is refused, and no call reaches its plugin."""
+    plugin, fresh = SimulatedPlugin(), SimulatedPlugin()
+    registry = registry_of(x=lambda: lambda: plugin, fresh=lambda: lambda: fresh)
+    device = registry.device("x:0")
+    live, freed = device.allocate(100), device.allocate(200)
+    freed.release()
+    calls = len(plugin.calls)
+
+    def child() -> None:
+        registry.after_fork_in_child()  # what os.fork does for the registry of the process
+        refused = (
+            lambda: device.allocate(200),
+            lambda: device.allocate(300),
+            lambda: device.allocate(10, kind="host"),
+            device.synchronize,
+            device.memory_info,
+        )
+        for use in refused:
+            with pytest.raises(DeviceClosed, match=r"x:0.*belongs to the parent process"):
+                use()
+        live.release()
+        assert registry.device("fresh:0").allocate(10).pointer
+        registry.close()
+        assert calls == len(plugin.calls)
+        assert "deinit" == methods(fresh)[-1]
+
+    assert 0 == forked(child)
+    assert freed is not device.allocate(200)
+    live.release()
+    registry.close()
+    assert ["release", "release", "deinit_device", "deinit"] == methods(plugin)[-4:]
+
+
+def test_the_host_goes_on_in_a_forked_child() -> None:
+    """In a forked child the host's memory, live and cached, can be used and freed; so can new memory."""
+    registry = registry_of(host=lambda: HostPlugin)
+    device = registry.device("host:0")
+    live, freed = device.allocate(100), device.allocate(200)
+    memoryview(live)[:] = b"x" * 100
+    freed.release()
+
+    def child() -> None:
+        registry.after_fork_in_child()
+        assert b"x" * 100 == bytes(live)
+        live.release()
+        assert device.allocate(200).pointer
+        assert device.allocate(5000, kind="shared").pointer
+        assert device.memory_info() is not None
+        registry.close()
+
+    assert 0 == forked(child)
+    live.release()
+    registry.close()

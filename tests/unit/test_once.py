@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from targetmem import lifecycle
 from targetmem.errors import DeviceClosed, PluginError
 from targetmem.lifecycle import Gate, Once
-from tests.unit.registries import in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.unit.registries import forked, in_threads
 
 
 def test_once_is_once() -> None:
@@ -117,16 +112,3 @@ def test_fork_never_finds_the_lock_held() -> None:
     assert [0] * 20 == statuses
     assert lifecycle._state.acquire(blocking=False)
     lifecycle._state.release()
-
-
-def forked(work: Callable[[], object]) -> int:
-    """Run work in a forked child; gives its exit status, 0 when work raised nothing."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
