@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from targetmem import manager
 from targetmem.callers import warn
 from targetmem.config import settings_file
-from targetmem.errors import ConfigError, TargetMemoryError, UnknownDevice
+from targetmem.errors import ConfigError, TargetMemoryError, TargetMemoryWarning, UnknownDevice
 from targetmem.lifecycle import Once
 from targetmem.plugins import discovery
 from targetmem.plugins.loaded import LoadedPlugin
@@ -95,6 +95,8 @@ class Registry:
         """
         try:
             self._close(manager.close_all)
+        except TargetMemoryWarning:  # warnings are errors here: Python shows this one and those before
+            raise
         except Exception as error:  # noqa: BLE001
             text = f"while closing the devices at exit: {type(error).__name__}: {error}"
             warn(text)
