@@ -87,12 +87,16 @@ def test_close_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         def deinit_device(self, device: int) -> None:
             raise PluginError("won't go")
 
+        def deinit(self) -> None:
+            super().deinit()
+            raise PluginError("won't go either")
+
     first, second = Stubborn(), SimulatedPlugin()
     registry = registry_of(a=lambda: lambda: first, b=lambda: lambda: second)
     for name in ("a:0", "b:0"):
         registry.device(name).allocate(10)
     monkeypatch.setattr(manager, "close_all", lambda: None)  # this process goes on
-    with pytest.warns(TargetMemoryWarning, match="won't go"):
+    with pytest.warns(TargetMemoryWarning, match="won't go; PluginError: won't go either"):
         registry.close_at_exit()
     assert methods(first)[-1] == methods(second)[-1] == "deinit"
 

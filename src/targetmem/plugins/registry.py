@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from targetmem import manager
 from targetmem.callers import warn
 from targetmem.config import settings_file
-from targetmem.errors import ConfigError, TargetMemoryError, TargetMemoryWarning, UnknownDevice
+from targetmem.errors import ConfigError, TargetMemoryError, UnknownDevice
 from targetmem.lifecycle import Once
 from targetmem.plugins import discovery
 from targetmem.plugins.loaded import LoadedPlugin
@@ -91,15 +91,12 @@ class Registry:
     def close_at_exit(self) -> None:
         """Close, with the managers that belong to no device before the plugins that they may belong to.
 
-        A failure becomes a warning, for nobody is left to catch it.
+        What fails becomes one warning, for nobody is left to catch it.
         """
         try:
             self._close(manager.close_all)
-        except TargetMemoryWarning:  # warnings are errors here: Python shows this one and those before
-            raise
         except Exception as error:  # noqa: BLE001
-            text = f"while closing the devices at exit: {type(error).__name__}: {error}"
-            warn(text)
+            warn(f"while closing the devices at exit: {_told_with_context(error)}")
 
     def _close(self, close_other_managers: Callable[[], None]) -> None:
         ending = [loaded for loaded in self._plugins.values() if loaded.shut()]
@@ -123,6 +120,15 @@ class Registry:
         names += [f"those of {name}" for name, loaded in plugins.items() if not loaded.started]
         known = ", ".join(names)
         return UnknownDevice(f"expected a device ({known}; `targetmem devices` lists them), got {name!r}")
+
+
+def _told_with_context(error: BaseException | None) -> str:
+    """Tell an error and those before it: a close takes all its steps, whatever they raise."""
+    told: list[str] = []
+    while error is not None:
+        told.append(f"{type(error).__name__}: {error}")
+        error = error.__context__
+    return "; ".join(reversed(told))
 
 
 def _devices_or_error(loaded: LoadedPlugin) -> tuple[Device, ...] | TargetMemoryError:
