@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from targetmem.report import new_arrays, terminal, units
+from targetmem.report import new_blocks, terminal, units
 from targetmem.report.content import BUCKET_TITLES, bucket_rows
 from targetmem.report.document import document, write
 from targetmem.report.estimate import Estimate, NewBlock, estimate
 from targetmem.report.facts import biggest_buckets
-from targetmem.report.new_arrays import measure
+from targetmem.report.new_blocks import measure
 from targetmem.report.plain import text
 from targetmem.statistics import Gauge, Statistics
 from tests.unit.run_facts import FACTS, MIB, NOTHING, STATISTICS, bucket
@@ -80,19 +80,27 @@ def test_each_row_of_the_table_has_all_columns() -> None:
     assert {len(BUCKET_TITLES)} == {len(row) for row in bucket_rows(STATISTICS)}
 
 
-def cost(size: int, together: int) -> NewBlock:
-    """Give the cost of a new block: a nanosecond a byte, and a fault a page; two live together."""
-    assert 2 == together
+def cost(size: int) -> NewBlock:
+    """Give the cost of a new block: a nanosecond a byte, and a fault a page."""
     return NewBlock(size * 1e-9, size / 4096)
 
 
 def test_estimate_takes_new_blocks_of_the_size_of_the_reused() -> None:
     """Each hit counts with what a new block of its bucket's average size costs."""
-    small = bucket(12, hits=50)
+    small = bucket(22, hits=50)
     big = bucket(26, hits=3)
     found = estimate(replace(STATISTICS, buckets=(small, big)), cost)
-    assert (STATISTICS.hits, 50 * 1 + 3 * (1 << 14)) == (found.blocks_reused, found.page_faults_avoided)
-    assert found.seconds_saved == pytest.approx(((50 << 12) + (3 << 26)) * 1e-9)
+    assert (STATISTICS.hits, 50 * (1 << 10) + 3 * (1 << 14)) == (
+        found.blocks_reused,
+        found.page_faults_avoided,
+    )
+    assert found.seconds_saved == pytest.approx(((50 << 22) + (3 << 26)) * 1e-9)
+
+
+def test_estimate_leaves_out_what_does_not_matter() -> None:
+    """A bucket that served less than a fiftieth is not worth the time to measure what its blocks cost."""
+    found = estimate(replace(STATISTICS, buckets=(bucket(19, hits=90), bucket(26))), cost)
+    assert found.seconds_saved == pytest.approx((90 << 26) * 1e-9)
 
 
 def test_estimate_of_calls_takes_the_cost_of_the_same_bucket() -> None:
@@ -114,7 +122,7 @@ def test_estimate_without_a_call_in_the_bucket() -> None:
 def test_estimate_of_nothing() -> None:
     """Without hits nothing was saved, and no cost is asked for; more calls than requests take nothing off."""
 
-    def asked(size: int, together: int) -> NewBlock:
+    def asked(size: int) -> NewBlock:
         raise AssertionError
 
     assert Estimate(0, 0, 0, 0, 0) == estimate(Statistics(), asked)
@@ -123,28 +131,28 @@ def test_estimate_of_nothing() -> None:
     assert "time saved       nothing, no block was reused" in text(replace(FACTS, estimate=found))
 
 
-def test_new_arrays_cost_more_than_reused_ones() -> None:
-    """A big array faults once a page at most, and no less than once a huge page; half of it costs half."""
-    whole, half = measure(96 * MIB, 1, 64 * MIB), measure(48 * MIB, 1, 64 * MIB)
+def test_new_blocks_cost_more_than_reused_ones() -> None:
+    """A big block faults once a page at most, and no less than once a huge page; half of it costs half."""
+    whole, half = measure(96 * MIB, 64 * MIB), measure(48 * MIB, 64 * MIB)
     assert whole.seconds > 0
     assert 48 <= whole.page_faults <= 96 * 256 + 1000
     assert whole.page_faults / 2 == pytest.approx(half.page_faults, rel=0.2, abs=50)
-    assert measure(0, 1, 0).page_faults <= 1
-    assert measure(1, 1000, 0).seconds < 1
+    assert measure(0, 0) == (0, 0)
+    assert measure(1, 0).seconds < 1
 
 
 def test_measuring_stays_within_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more memory is taken than the pool gave back, however big the arrays were and however many."""
+    """No more memory is taken than the pool gave back, however big the blocks were."""
     taken: list[int] = []
 
-    def cycle(size: int, count: int) -> NewBlock:
-        taken.append(size * count)
-        return NewBlock(1.0, 1.0)
+    def cycle(size: int) -> tuple[float, float, int]:
+        taken.append(size)
+        return 1.0, 0.0, 1
 
-    monkeypatch.setattr(new_arrays, "_cycle", cycle)
+    monkeypatch.setattr(new_blocks, "_cycle", cycle)
     for budget in (0, 20 * MIB, 1 << 40):
-        new_arrays.measure(1 << 40, 100, budget)
-        assert 15 * MIB <= max(taken) <= max(16 * MIB, min(budget, 144 * MIB))
+        measure(1 << 40, budget)
+        assert 15 * MIB <= max(taken) <= max(16 * MIB, min(budget, 48 * MIB))
         taken.clear()
 
 

@@ -35,14 +35,15 @@ class Estimate(NamedTuple):
     seconds_saved: float
 
 
-def estimate(statistics: Statistics, new_block: Callable[[int, int], NewBlock]) -> Estimate:
-    """Estimate what reused blocks saved, those of the buckets that served most.
+def estimate(statistics: Statistics, new_block: Callable[[int], NewBlock]) -> Estimate:
+    """Estimate what reused blocks saved.
 
-    `new_block(size, together)` gives the cost of a new block of so many bytes, when so many live together.
+    `new_block` gives the cost of a new block of so many bytes; it is asked only for the buckets that matter.
     """
     calls = [(_avoided(bucket), _cost(bucket) or _cost(statistics)) for bucket in statistics.buckets]
-    used = [bucket for bucket in biggest_buckets(statistics) if bucket.hits]
-    blocks = [(bucket.hits, new_block(*_shape(bucket))) for bucket in used]
+    enough = max(1, sum(map(_reused, statistics.buckets)) / 50)
+    used = [bucket for bucket in biggest_buckets(statistics) if _reused(bucket) >= enough]
+    blocks = [(bucket.hits, new_block(_size(bucket))) for bucket in used]
     return Estimate(
         blocks_reused=statistics.hits,
         calls_avoided=sum(count for count, _ in calls),
@@ -52,10 +53,14 @@ def estimate(statistics: Statistics, new_block: Callable[[int, int], NewBlock]) 
     )
 
 
-def _shape(bucket: Counters) -> tuple[int, int]:
-    """Give the average size of a bucket's blocks, and how many of them were live together."""
-    size = bucket.requested.total // bucket.allocations
-    return size, max(1, bucket.requested.peak // max(1, size))
+def _size(bucket: Counters) -> int:
+    """Give the average size of a bucket's blocks in bytes."""
+    return bucket.requested.total // bucket.allocations
+
+
+def _reused(bucket: Counters) -> int:
+    """Give the bytes that a bucket served from freed blocks."""
+    return bucket.hits * _size(bucket)
 
 
 def _avoided(bucket: Counters) -> int:

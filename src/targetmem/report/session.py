@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         @property
         def serves(self) -> bool: ...
         def stats(self) -> Statistics: ...
+        def trim(self) -> int: ...
 
 
 __all__ = ["Session", "page_faults"]
@@ -101,7 +102,7 @@ class Session:
             show(facts, sys.__stderr__)
 
     def facts(self) -> Facts:
-        """Put together what is known now. NumPy is no longer served afterwards."""
+        """Put together what is known now."""
         from targetmem.report.facts import Facts, PageFaults
 
         facts = Facts(
@@ -119,19 +120,18 @@ class Session:
 
 
 def with_pool(facts: Facts, pool: Integration) -> Facts:
-    """Give the facts with those of the pool; it stops serving, for what new memory costs is measured then."""
+    """Give the facts with those of the pool, which gives its freed memory back for what is measured here."""
     from dataclasses import replace
     from functools import partial
 
-    import targetmem
     from targetmem.report.estimate import estimate
     from targetmem.report.facts import SETTINGS
-    from targetmem.report.new_arrays import measure
+    from targetmem.report.new_blocks import measure
 
     statistics = pool.stats()
     measured = partial(measure, budget=statistics.cached.now)
     known: dict[str, Any] = {name: getattr(pool, name) for name in SETTINGS}
-    targetmem.uninstall("numpy")
+    pool.trim()
     return replace(facts, why_not="", statistics=statistics, estimate=estimate(statistics, measured), **known)
 
 
