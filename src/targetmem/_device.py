@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from targetmem.abc import KINDS, Kind
 from targetmem.config import resolve
 from targetmem.errors import NotSupported, PluginError, TargetMemoryError
 from targetmem.failures import forked_text
-from targetmem.lifecycle import Gate, Once
+from targetmem.lifecycle import Gate, Once, take_all
 from targetmem.manager import MemoryManager
 
 if TYPE_CHECKING:
@@ -124,11 +123,10 @@ class Device(DeviceCore):
         """Close, and warn of live memory or not; None leaves that to the setting `report_leaks`."""
         if not self._gate.close(f"{self.name}: closed: expected an open device; use it before close()"):
             return
-        with ExitStack() as steps:  # taken from the last to the first, whatever fails
-            if self._start.succeeded:
-                steps.callback(self.plugin.deinit_device, self.index)
-            for manager in self.managers():
-                steps.callback(manager.close_and_report, report=report)
+        steps = [partial(manager.close_and_report, report=report) for manager in self.managers()]
+        if self._start.succeeded:
+            steps.append(partial(self.plugin.deinit_device, self.index))
+        take_all(steps)
 
     def disown(self) -> None:
         """Refuse everything: the device belongs to the parent of this forked process."""

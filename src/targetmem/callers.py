@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["outer_frame", "warn"]
 
-# contextlib runs the steps of a close on the package's behalf.
-_INSIDE = (__name__.partition(".")[0] + ".", "contextlib")
+_INSIDE = __name__.partition(".")[0] + "."
 
 
 def outer_frame() -> tuple[FrameType, int]:

@@ -14,14 +14,33 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from targetmem.errors import DeviceClosed, PluginError, TargetMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
-__all__ = ["Gate", "Once"]
+__all__ = ["Gate", "Once", "take_all", "tell"]
 
 T = TypeVar("T")
 _state = threading.RLock()
 os.register_at_fork(before=_state.acquire, after_in_parent=_state.release, after_in_child=_state.release)
+
+
+def take_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Take every step in turn, whatever others raise; then raise the first error, the others as its notes."""
+    errors: list[BaseException] = []
+    for step in steps:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+    if errors:
+        for other in errors[1:]:
+            errors[0].add_note(tell(other))
+        raise errors[0]
+
+
+def tell(error: BaseException) -> str:
+    """Give an error in one line, with its notes: what else failed."""
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
 
 
 class Once(Generic[T]):

@@ -9,7 +9,7 @@ import pytest
 
 from targetmem import lifecycle
 from targetmem.errors import DeviceClosed, PluginError
-from targetmem.lifecycle import Gate, Once
+from targetmem.lifecycle import Gate, Once, take_all, tell
 from tests.unit.registries import forked, in_threads
 
 
@@ -112,3 +112,18 @@ def test_fork_never_finds_the_lock_held() -> None:
     assert [0] * 20 == statuses
     assert lifecycle._state.acquire(blocking=False)
     lifecycle._state.release()
+
+
+def test_every_step_is_taken() -> None:
+    """Steps go on after one that fails; the first error is raised, and tells the others."""
+    taken = []
+
+    def fail(text: str) -> None:
+        taken.append(text)
+        raise PluginError(text)
+
+    with pytest.raises(PluginError, match="first") as caught:
+        take_all([lambda: fail("first"), lambda: taken.append("middle"), lambda: fail("last")])
+    assert ["first", "middle", "last"] == taken
+    assert "PluginError: first; PluginError: last" == tell(caught.value)
+    take_all([])

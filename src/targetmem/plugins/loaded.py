@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from targetmem import environment
@@ -12,7 +12,7 @@ from targetmem.callers import warn
 from targetmem.config import SETTINGS, Found, settings_file
 from targetmem.errors import ConfigError, PluginError, TargetMemoryError
 from targetmem.failures import forked_text
-from targetmem.lifecycle import Gate, Once
+from targetmem.lifecycle import Gate, Once, take_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,9 +63,7 @@ class LoadedPlugin:
 
     def close_devices(self, *, report: bool | None) -> None:
         """Close every device. Before: `shut`."""
-        with ExitStack() as steps:
-            for device in self._devices:
-                steps.callback(device.close_and_report, report=report)
+        take_all(partial(device.close_and_report, report=report) for device in self._devices)
 
     def deinit(self) -> None:
         """End the plugin if it began. Before: its devices are closed. After: no call reaches it."""

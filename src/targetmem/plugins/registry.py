@@ -9,14 +9,14 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from targetmem import manager
 from targetmem.callers import warn
 from targetmem.config import settings_file
 from targetmem.errors import ConfigError, TargetMemoryError, UnknownDevice
-from targetmem.lifecycle import Once
+from targetmem.lifecycle import Once, take_all, tell
 from targetmem.plugins import discovery
 from targetmem.plugins.loaded import LoadedPlugin
 
@@ -96,16 +96,12 @@ class Registry:
         try:
             self._close(manager.close_all)
         except Exception as error:  # noqa: BLE001
-            warn(f"while closing the devices at exit: {_told_with_context(error)}")
+            warn(f"while closing the devices at exit: {tell(error)}")
 
     def _close(self, close_other_managers: Callable[[], None]) -> None:
         ending = [loaded for loaded in self._plugins.values() if loaded.shut()]
-        with ExitStack() as steps:  # taken from the last to the first
-            for loaded in ending:
-                steps.callback(loaded.deinit)
-            steps.callback(close_other_managers)
-            for loaded in ending:
-                steps.callback(loaded.close_devices, report=None)
+        steps: list[Callable[[], object]] = [partial(loaded.close_devices, report=None) for loaded in ending]
+        take_all([*steps, close_other_managers, *(loaded.deinit for loaded in reversed(ending))])
 
     def after_fork_in_child(self) -> None:
         """Give up what belongs to the parent."""
@@ -120,15 +116,6 @@ class Registry:
         names += [f"those of {name}" for name, loaded in plugins.items() if not loaded.started]
         known = ", ".join(names)
         return UnknownDevice(f"expected a device ({known}; `targetmem devices` lists them), got {name!r}")
-
-
-def _told_with_context(error: BaseException | None) -> str:
-    """Tell an error and those before it: a close takes all its steps, whatever they raise."""
-    told: list[str] = []
-    while error is not None:
-        told.append(f"{type(error).__name__}: {error}")
-        error = error.__context__
-    return "; ".join(reversed(told))
 
 
 def _devices_or_error(loaded: LoadedPlugin) -> tuple[Device, ...] | TargetMemoryError:
