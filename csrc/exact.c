@@ -5,9 +5,10 @@
 
 #include "policy.h"
 
-/* Free blocks of one size, oldest first. */
+/* Free blocks of one size, oldest first: blocks[first .. first + count). */
 typedef struct tm_list {
     size_t size;
+    size_t first; /* places in front whose blocks left: the oldest goes without moving the others */
     size_t count, capacity;
     uint64_t used; /* the tick of its latest change */
     tm_block **blocks;
@@ -100,6 +101,18 @@ static void drop_list(tm_bucket *bucket, size_t at)
     memmove(bucket->lists + at, bucket->lists + at + 1, (--bucket->count - at) * sizeof(tm_list));
 }
 
+/* Room for one more at the end. Sliding is paid for by those that left in front: at least as many. */
+static bool make_room(tm_list *list)
+{
+    size_t end = list->first + list->count;
+    if (end == list->capacity && list->first > list->count) {
+        memmove(list->blocks, list->blocks + list->first, list->count * sizeof(tm_block *));
+        end = list->count;
+        list->first = 0;
+    }
+    return reserve((void **)&list->blocks, &list->capacity, end, sizeof(tm_block *));
+}
+
 static bool keep(void *opaque, tm_block *block)
 {
     tm_exact *state = opaque;
@@ -107,9 +120,9 @@ static bool keep(void *opaque, tm_block *block)
     tm_bucket *bucket = &state->buckets[tm_bucket_of(size)];
     pthread_mutex_lock(&bucket->lock);
     tm_list *list = list_of(bucket, size, true);
-    bool kept = list && reserve((void **)&list->blocks, &list->capacity, list->count, sizeof(tm_block *));
+    bool kept = list && make_room(list);
     if (kept) {
-        list->blocks[list->count++] = block;
+        list->blocks[list->first + list->count++] = block;
         list->used = tm_add(&state->tick, 1);
         tm_put(&bucket->blocks, tm_get(&bucket->blocks) + 1);
     }
@@ -117,11 +130,15 @@ static bool keep(void *opaque, tm_block *block)
     return kept;
 }
 
-/* locks: the bucket. */
+/* at: 0 is the oldest. locks: the bucket. */
 static tm_block *remove_at(tm_bucket *bucket, tm_list *list, size_t at)
 {
-    tm_block *block = list->blocks[at];
-    memmove(list->blocks + at, list->blocks + at + 1, (--list->count - at) * sizeof(tm_block *));
+    tm_block **place = list->blocks + list->first + at, *block = *place;
+    list->count--;
+    if (at == 0)
+        list->first = list->count ? list->first + 1 : 0;
+    else
+        memmove(place, place + 1, (list->count - at) * sizeof(tm_block *));
     tm_put(&bucket->blocks, tm_get(&bucket->blocks) - 1);
     return block;
 }
@@ -136,7 +153,7 @@ static tm_block *take(void *opaque, size_t size, size_t alignment)
     pthread_mutex_lock(&bucket->lock);
     tm_list *list = list_of(bucket, size, false);
     for (size_t at = list ? list->count : 0; at-- > 0 && !block;)
-        if (tm_is_aligned(tm_get(&list->blocks[at]->address), alignment))
+        if (tm_is_aligned(tm_get(&list->blocks[list->first + at]->address), alignment))
             block = remove_at(bucket, list, at);
     if (block)
         list->used = tm_add(&state->tick, 1);
@@ -235,7 +252,9 @@ static const char *check_list(const tm_list *list, unsigned bucket)
 {
     if (list->size == 0 || tm_bucket_of(list->size) != bucket)
         return "exact: a list is in the wrong bucket";
-    for (size_t i = 0; i < list->count; i++) {
+    if (list->first + list->count > list->capacity)
+        return "exact: a list ends behind its room";
+    for (size_t i = list->first; i < list->first + list->count; i++) {
         if (tm_phase(tm_get(&list->blocks[i]->state)) != TM_CACHED)
             return "exact: a listed block is not cached";
         if (tm_get(&list->blocks[i]->size) != list->size)
