@@ -1,8 +1,9 @@
-/* block.c - records in chunks that double in size up to a huge page. */
+/* block.c - records in chunks: a small first one, then huge pages. */
 #include "block.h"
 
-#define FIRST_CHUNK ((size_t)16 << 10)
-#define LARGEST_CHUNK ((size_t)2 << 20)
+#define REST 1024u /* so many records wait before the first is used again */
+#define FIRST_CHUNK ((size_t)64 << 10)
+#define CHUNK ((size_t)2 << 20)
 
 typedef struct tm_chunk {
     struct tm_chunk *next;
@@ -12,38 +13,51 @@ typedef struct tm_chunk {
     tm_block blocks[];
 } tm_chunk;
 
-_Static_assert(sizeof(tm_block) == TM_LINE, "a record fills one cache line");
+_Static_assert(sizeof(tm_block) == TM_LINE / 2, "two records fill one cache line");
 _Static_assert(sizeof(tm_chunk) == TM_LINE, "records start on a cache line");
 
-static size_t capacity(const tm_chunk *chunk) { return (chunk->bytes - sizeof(tm_chunk)) / sizeof(tm_block); }
+static bool is_full(const tm_chunk *chunk)
+{
+    return chunk->used == (chunk->bytes - sizeof(tm_chunk)) / sizeof(tm_block);
+}
 
 static tm_chunk *grow(tm_block_store *store)
 {
-    size_t bytes = store->next_chunk ? store->next_chunk : FIRST_CHUNK;
-    tm_chunk *chunk = tmi_os_map(bytes);
+    size_t bytes = store->chunks ? CHUNK : FIRST_CHUNK;
+    tm_chunk *chunk = store->chunks ? tmi_os_map_huge(bytes) : tmi_os_map(bytes);
     if (!chunk)
         return NULL;
     chunk->bytes = bytes;
     chunk->next = store->chunks;
     store->chunks = chunk;
-    store->next_chunk = bytes < LARGEST_CHUNK ? bytes * 2 : bytes;
     return chunk;
+}
+
+static tm_block *take_unused(tm_block_store *store)
+{
+    tm_chunk *chunk = store->chunks;
+    if (!chunk || is_full(chunk))
+        chunk = grow(store);
+    return chunk ? &chunk->blocks[chunk->used++] : NULL;
+}
+
+static tm_block *take_oldest(tm_block_store *store)
+{
+    tm_block *block = store->oldest;
+    if (!block)
+        return NULL;
+    store->oldest = block->next;
+    if (!store->oldest)
+        store->newest = NULL;
+    store->waiting--;
+    block->padded = NULL;
+    return block;
 }
 
 tm_block *tmi_block_new(tm_block_store *store)
 {
-    tm_chunk *chunk = store->chunks;
-    if (chunk && chunk->used < capacity(chunk))
-        return &chunk->blocks[chunk->used++];
-    tm_block *block = store->oldest;
-    if (!block) {
-        chunk = grow(store);
-        return chunk ? &chunk->blocks[chunk->used++] : NULL;
-    }
-    store->oldest = block->next;
-    if (!store->oldest)
-        store->newest = NULL;
-    return block;
+    tm_block *block = store->waiting > REST ? NULL : take_unused(store);
+    return block ? block : take_oldest(store);
 }
 
 void tmi_block_recycle(tm_block_store *store, tm_block *block)
@@ -56,6 +70,7 @@ void tmi_block_recycle(tm_block_store *store, tm_block *block)
     else
         store->oldest = block;
     store->newest = block;
+    store->waiting++;
 }
 
 void tmi_block_store_destroy(tm_block_store *store)
@@ -64,5 +79,4 @@ void tmi_block_store_destroy(tm_block_store *store)
         next = chunk->next;
         tmi_os_unmap(chunk, chunk->bytes);
     }
-    *store = (tm_block_store){0};
 }

@@ -24,27 +24,40 @@
 #define TM_HOMES (1u << 24)
 #define TM_TAG_SHIFT 32
 
+/* The device's range where it is not just [address, address + size): padding for an alignment. */
+typedef struct tm_range {
+    uintptr_t base;
+    size_t size;
+} tm_range;
+
+/* Two records fill one cache line. */
 typedef struct tm_block {
     _Atomic uint64_t state;
-    _Atomic uintptr_t address; /* as handed out */
+    _Atomic uintptr_t address; /* as handed out; 0 while the record is unused */
     _Atomic size_t size;       /* block bytes from address on: the key of exact reuse */
-    _Atomic size_t requested;
-    uintptr_t base;            /* as the device gave it */
-    size_t base_size;          /* as the device was asked for */
-    struct tm_block *next;     /* queue of the store */
-    size_t unused;             /* a record fills one cache line */
+    union {
+        tm_range *padded;      /* null, or what the device gave */
+        struct tm_block *next; /* of an unused record: the queue */
+    };
 } tm_block;
 
+/* Free records are reused in turn, so that a stale look-up stays harmless for long. */
 typedef struct tm_block_store {
-    tm_block *oldest, *newest; /* free records, reused in turn, so that a stale look-up stays harmless for long */
     struct tm_chunk *chunks;
-    size_t next_chunk; /* bytes */
+    tm_block *oldest, *newest;
+    size_t waiting;
 } tm_block_store;
 
-/* locks: the caller's tables lock, for all three. */
-tm_block *tmi_block_new(tm_block_store *store); /* null: no host memory; UNUSED, address 0 */
+/* locks: the caller's tables lock, for both. */
+tm_block *tmi_block_new(tm_block_store *store); /* null: no host memory; else UNUSED, address 0, not padded */
 void tmi_block_recycle(tm_block_store *store, tm_block *block);
 void tmi_block_store_destroy(tm_block_store *store);
+
+/* The range as the device gave it. pre: nobody else can remove the block. */
+static inline tm_range tm_block_range(const tm_block *block)
+{
+    return block->padded ? *block->padded : (tm_range){tm_get(&block->address), tm_get(&block->size)};
+}
 
 static inline unsigned tm_phase(uint64_t state) { return (unsigned)(state & TM_PHASE); }
 

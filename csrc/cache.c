@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+static tm_block no_block; /* has address 0 */
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static tm_cache *pool;
 static uint32_t homes; /* handed out so far; home 0 is the policy */
@@ -18,6 +19,8 @@ tm_cache *tmi_cache_new(void)
         pthread_mutex_init(&cache->lock, NULL);
         cache->home = ++homes;
         cache->cached_word = tm_cached_word(cache->home);
+        cache->latest = &no_block;
+        cache->slot = &cache->slots[0];
     }
     pthread_mutex_unlock(&pool_lock);
     return cache;
@@ -35,6 +38,7 @@ void tmi_cache_recycle(tm_cache *cache)
         tm_put(&cache->cells[at].live, 0);
         tm_put(&cache->cells[at].cached, 0);
     }
+    cache->latest = &no_block;
     cache->manager = NULL;
     cache->thread = NULL;
     pthread_mutex_lock(&pool_lock);

@@ -33,6 +33,8 @@ struct tm_thread;
 typedef struct tm_cache {
     uint64_t cached_word; /* the state of a block in this cache */
     _Atomic uint64_t live_word; /* the state of a block that the owner hands out: its tag */
+    tm_slot *slot;              /* used last: known before the block's size is */
+    tm_block *latest;           /* handed out last, and likely to be freed first; never null */
     _Atomic uint64_t active;    /* a bit for each slot in use */
     tm_cell cells[TM_ROWS];
     tm_slot slots[TM_SLOTS];
@@ -44,7 +46,12 @@ typedef struct tm_cache {
     struct tm_cache *sibling;   /* next cache of the same thread */
 } tm_cache;
 
-static inline tm_slot *tm_slot_of(tm_cache *cache, size_t size) { return &cache->slots[tm_hash(size) >> 58]; }
+static inline tm_slot *tm_slot_of(tm_cache *cache, size_t size)
+{
+    tm_slot *slot = &cache->slots[tm_hash(size) >> 58];
+    __asm__("" : "+r"(slot)); /* keep the sum in one register: compilers compute it anew for each field */
+    return slot;
+}
 
 /* Hot pops and pushes of a slot, from its sequence number, its height and what slow paths moved. */
 static inline void tm_slot_counts(const tm_slot *slot, uint64_t *pops, uint64_t *pushes)
@@ -79,6 +86,7 @@ static inline tm_block *tm_cache_pop(tm_cache *cache, size_t size, unsigned flag
         tm_block *block = slot->blocks[top - 1];
         if (tm_likely(tm_get(&block->state) == cache->cached_word)) {
             tm_put(&block->state, tm_get(&cache->live_word) | flags);
+            cache->latest = block;
             tm_put(&slot->top, top - 1);
             tm_put_release(&slot->sequence, sequence + 2);
             return block;
@@ -92,7 +100,11 @@ static inline tm_block *tm_cache_pop(tm_cache *cache, size_t size, unsigned flag
 static inline bool tm_cache_push(tm_cache *cache, tm_block *block)
 {
     size_t size = tm_get(&block->size);
-    tm_slot *slot = tm_slot_of(cache, size);
+    tm_slot *slot = cache->slot;
+    if (tm_unlikely(tm_get(&slot->size) != size)) {
+        slot = tm_slot_of(cache, size);
+        cache->slot = slot;
+    }
     uint64_t sequence;
     if (tm_unlikely(!tm_slot_enter(slot, size, &sequence)))
         return false;

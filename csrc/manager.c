@@ -176,17 +176,16 @@ void *tm_allocate_zeroed(tm_manager *manager, size_t size)
 
 tm_status tmi_release_block(tm_manager *manager, tm_block *block, tm_event *event)
 {
-    uintptr_t base = block->base;
-    size_t base_size = block->base_size, size = tm_get(&block->size);
-    event->held -= (int64_t)base_size;
-    event->padding -= (int64_t)(base_size - size);
+    tm_range range = tm_block_range(block);
+    event->held -= (int64_t)range.size;
+    event->padding -= (int64_t)(range.size - tm_get(&block->size));
     event->flows.device_releases++;
     tmi_tables_remove(&manager->tables, block);
-    int native = tmi_device_release(manager, base, base_size, event);
+    int native = tmi_device_release(manager, range.base, range.size, event);
     if (native == 0)
         return TM_OK;
     event->flows.device_failures++;
-    (void)tmi_fail(TM_BACKEND_ERROR, TM_REASON_RELEASE_FAILED, base, base_size);
+    (void)tmi_fail(TM_BACKEND_ERROR, TM_REASON_RELEASE_FAILED, range.base, range.size);
     tmi_self.error.native = native;
     return TM_BACKEND_ERROR;
 }
@@ -270,7 +269,7 @@ static tm_status free_foreign(tm_manager *manager, uintptr_t address, size_t siz
 
 static tm_status free_wrongly(tm_block *block, tm_reason reason, uintptr_t address, size_t size)
 {
-    tm_block_info hit = {.address = address, .size = tm_get(&block->requested)};
+    tm_block_info hit = {.address = address, .size = tm_get(&block->size)};
     return tmi_fail_at(TM_INVALID_FREE, reason, address, size == TM_SIZE_UNKNOWN ? hit.size : size, &hit);
 }
 
@@ -282,7 +281,7 @@ static tm_status free_tracked(tm_manager *manager, tm_block *block, unsigned fla
         return free_wrongly(block, TM_REASON_DOUBLE_FREE, address, size);
     if ((state & TM_OWNED) && !(flags & TM_OWNED))
         return free_wrongly(block, TM_REASON_OWNED, address, size);
-    if (size != TM_SIZE_UNKNOWN && size != tm_get(&block->requested))
+    if (size != TM_SIZE_UNKNOWN && size != tm_get(&block->size))
         return free_wrongly(block, TM_REASON_SIZE_MISMATCH, address, size);
     if (!(state & TM_DIRECT) && tmi_retry_push(manager, block))
         return TM_OK;
@@ -321,33 +320,40 @@ tm_status tmi_free(tm_manager *manager, void *pointer, unsigned flags, size_t si
     return status;
 }
 
-static inline bool push_plain(tm_manager *manager, void *pointer)
+static inline bool push_plain(tm_cache *cache, tm_block *block)
 {
-    tm_cache *cache = tm_cache_mine(manager);
-    if (tm_unlikely(cache == NULL))
-        return false;
-    tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
-    return tm_likely(block != NULL) && tm_likely((tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE) &&
-           tm_cache_push(cache, block);
+    return tm_likely((tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE) && tm_cache_push(cache, block);
 }
 
 int tm_try_free(tm_manager *manager, void *pointer)
 {
-    if (!pointer || push_plain(manager, pointer))
+    if (!pointer)
         return 0;
+    tm_cache *cache = tmi_cache_of(manager);
     tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
-    bool plain = block && (tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE;
-    return plain && tmi_retry_push(manager, block) ? 0 : 1;
+    if (!cache || !block || (tm_get_acquire(&block->state) & TM_BITS) != TM_LIVE)
+        return 1;
+    return push_plain(cache, block) || tmi_retry_push(manager, block) ? 0 : 1;
 }
 
-static __attribute__((noinline)) tm_status free_cold(tm_manager *manager, void *pointer)
+/* Any block of the thread's cache but the latest one; and whatever else comes. */
+static __attribute__((noinline)) tm_status free_other(tm_manager *manager, void *pointer, tm_cache *cache)
 {
+    tm_block *block = cache ? tm_tables_find(&manager->tables, (uintptr_t)pointer) : NULL;
+    if (tm_likely(block && push_plain(cache, block)))
+        return TM_OK;
     return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
 }
 
 tm_status tm_free(tm_manager *manager, void *pointer)
 {
-    return tm_likely(push_plain(manager, pointer)) ? TM_OK : free_cold(manager, pointer);
+    tm_cache *cache = tm_cache_mine(manager);
+    if (tm_likely(cache != NULL)) {
+        tm_block *block = cache->latest;
+        if (tm_get_acquire(&block->address) == (uintptr_t)pointer && push_plain(cache, block))
+            return TM_OK;
+    }
+    return free_other(manager, pointer, cache);
 }
 
 tm_status tm_free_sized(tm_manager *manager, void *pointer, size_t size)

@@ -62,7 +62,12 @@ void tmi_give_back(tm_manager *borrowed);
 
 static inline tm_cache *tm_cache_mine(tm_manager *manager)
 {
-    return tm_likely(tm_get(&tmi_self.recent_manager) == manager) ? tmi_self.recent_cache : NULL; /* never null then */
+    if (tm_unlikely(tm_get(&tmi_self.recent_manager) != manager))
+        return NULL;
+    tm_cache *cache = tmi_self.recent_cache;
+    if (cache == NULL) /* which it never is then: this only tells the compiler */
+        __builtin_unreachable();
+    return cache;
 }
 
 /* --- manager.c ---------------------------------------------------------------------------------- */

@@ -22,13 +22,23 @@ static _Atomic bool has_fence;
 void *tmi_os_map(size_t size)
 {
     void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED)
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+/* Map more, and cut off what stands over at both ends. */
+void *tmi_os_map_huge(size_t size)
+{
+    char *pages = tmi_os_map(size + HUGE_PAGE);
+    if (!pages)
         return NULL;
+    size_t before = -(uintptr_t)pages & (HUGE_PAGE - 1);
+    if (before)
+        tmi_os_unmap(pages, before);
+    tmi_os_unmap(pages + before + size, HUGE_PAGE - before);
 #if defined(MADV_HUGEPAGE)
-    if (size >= HUGE_PAGE) /* lookups jump about in these tables: fewer TLB misses */
-        (void)madvise(pages, size, MADV_HUGEPAGE);
+    (void)madvise(pages + before, size, MADV_HUGEPAGE); /* look-ups jump about in here: fewer TLB misses */
 #endif
-    return pages;
+    return pages + before;
 }
 
 void tmi_os_unmap(void *pages, size_t size) { (void)munmap(pages, size); }

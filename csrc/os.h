@@ -6,6 +6,8 @@
 
 /* Zeroed pages for metadata; null when there are none. size is rounded up to whole pages by both. */
 void *tmi_os_map(size_t size);
+/* The same on huge pages where the system has some. pre: size is a multiple of 2 MiB. */
+void *tmi_os_map_huge(size_t size);
 void tmi_os_unmap(void *pages, size_t size);
 /* Drop the contents (they read as zeros afterwards) but keep the addresses readable. */
 void tmi_os_discard(void *pages, size_t size);

@@ -12,6 +12,8 @@ struct tm_leaf {
     tm_block *blocks[LEAF];
 };
 
+static uintptr_t key_of(const tm_block *block) { return tm_block_range(block).base; }
+
 /* The number of keys <= key in a sorted array. */
 static size_t rank_of(const uintptr_t *keys, size_t count, uintptr_t key)
 {
@@ -95,7 +97,7 @@ static void leaf_insert(tm_leaf *leaf, unsigned at, tm_block *block)
     unsigned behind = leaf->count - at;
     memmove(leaf->keys + at + 1, leaf->keys + at, behind * sizeof *leaf->keys);
     memmove(leaf->blocks + at + 1, leaf->blocks + at, behind * sizeof *leaf->blocks);
-    leaf->keys[at] = block->base;
+    leaf->keys[at] = key_of(block);
     leaf->blocks[at] = block;
     leaf->count++;
 }
@@ -120,16 +122,17 @@ bool tmi_ranges_insert(tm_ranges *ranges, tm_block *block)
 {
     if (ranges->count == 0 && !add_leaf(ranges, 0))
         return false;
-    size_t at = rank_of(ranges->lows, ranges->count, block->base);
+    uintptr_t key = key_of(block);
+    size_t at = rank_of(ranges->lows, ranges->count, key);
     at -= at != 0;
     if (ranges->leaves[at]->count == LEAF) {
-        bool appending = block->base > ranges->leaves[at]->keys[LEAF - 1];
+        bool appending = key > ranges->leaves[at]->keys[LEAF - 1];
         if (!split(ranges, at, appending))
             return false;
-        at += block->base >= ranges->lows[at + 1];
+        at += key >= ranges->lows[at + 1];
     }
     tm_leaf *leaf = ranges->leaves[at];
-    leaf_insert(leaf, (unsigned)rank_of(leaf->keys, leaf->count, block->base), block);
+    leaf_insert(leaf, (unsigned)rank_of(leaf->keys, leaf->count, key), block);
     ranges->lows[at] = leaf->keys[0];
     return true;
 }
@@ -145,7 +148,7 @@ static void remove_leaf(tm_ranges *ranges, size_t at)
 void tmi_ranges_remove(tm_ranges *ranges, tm_block *block)
 {
     tm_place place;
-    if (!tmi_ranges_floor(ranges, block->base, &place))
+    if (!tmi_ranges_floor(ranges, key_of(block), &place))
         return;
     tm_leaf *leaf = ranges->leaves[place.leaf];
     unsigned behind = --leaf->count - place.index;
@@ -175,11 +178,12 @@ const char *tmi_ranges_check(const tm_ranges *ranges)
             return "ranges: a leaf is empty or its low key is wrong";
     for (bool more = tmi_ranges_first(ranges, &place); more; more = tmi_ranges_next(ranges, &place)) {
         const tm_block *block = tmi_ranges_at(ranges, place);
-        if (block->base != ranges->leaves[place.leaf]->keys[place.index])
+        tm_range range = tm_block_range(block);
+        if (range.base != ranges->leaves[place.leaf]->keys[place.index])
             return "ranges: a key is not its block's base";
-        if (block->base < end)
+        if (range.base < end)
             return "ranges: blocks overlap or are out of order";
-        end = block->base + block->base_size;
+        end = range.base + range.size;
     }
     return NULL;
 }

@@ -83,7 +83,7 @@ static void count_block(tm_census *census, const tm_block *block)
     bool live = tm_phase(tm_get(&block->state)) == TM_LIVE;
     *(live ? &census->live_blocks : &census->cached_blocks) += 1;
     *(live ? &census->live : &census->cached) += size;
-    census->base += block->base_size;
+    census->base += tm_block_range(block).size;
 }
 
 static tm_census take_census(tm_manager *manager)

@@ -3,16 +3,11 @@
 
 #include "manager.h"
 
-typedef struct tm_range {
-    uintptr_t base;
-    size_t size;
-} tm_range;
-
 static tm_block *track(tm_manager *manager, tm_range range)
 {
     tm_reason reason;
     tm_block_info hit;
-    return tmi_tables_insert(&manager->tables, range.base, range.size, range.base, range.size, &reason, &hit);
+    return tmi_tables_insert(&manager->tables, range, range.base, range.size, &reason, &hit);
 }
 
 /* The old block left, the new one came: for the accounts a release and a new block without a device call. */
@@ -37,7 +32,7 @@ static void hand_out(tm_manager *manager, tm_block *block, uint64_t state)
 /* pre: the thread claimed the block, whose state was this. Null: the block is live again, unchanged. */
 static void *resize_range(tm_manager *manager, tm_block *block, uint64_t state, size_t size)
 {
-    tm_range range = {block->base, block->base_size};
+    tm_range range = tm_block_range(block);
     void *address = (void *)range.base;
     size_t old_size = range.size;
     tmi_tables_remove(&manager->tables, block); /* before the system may hand the old range out again (M9) */
@@ -80,7 +75,7 @@ static void *reallocate_block(tm_manager *manager, tm_block *block, void *pointe
     }
     if (size == old_size)
         return pointer;
-    bool whole = block->base == (uintptr_t)pointer && block->base_size == old_size;
+    bool whole = !block->padded;
     if (manager->backend.resize && whole && tm_block_claim(block, state)) {
         void *address = resize_range(manager, block, state, size);
         if (address)

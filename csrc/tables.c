@@ -1,34 +1,76 @@
 /* tables.c - see tables.h. */
 #include "tables.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-#define FIRST_INDEX 256u /* entries */
-#define PAGE ((size_t)4096)
+#define FIRST_INDEX 64u /* lines: one page */
+#define HUGE_PAGE ((size_t)2 << 20)
 
-static tm_index *new_index(size_t entries)
+static size_t bytes_of(size_t lines) { return lines * sizeof(tm_line); }
+
+static tm_index *new_index(size_t lines)
 {
-    size_t bytes = sizeof(tm_index) + entries * sizeof(tm_entry);
-    tm_index *index = tmi_os_map(bytes);
-    if (!index)
+    size_t bytes = bytes_of(lines);
+    tm_index *index = malloc(sizeof *index);
+    tm_line *table = !index ? NULL : bytes < HUGE_PAGE ? tmi_os_map(bytes) : tmi_os_map_huge(bytes);
+    if (!table) {
+        free(index);
         return NULL;
-    index->shift = (unsigned)__builtin_clzll(entries) + 1;
-    index->mask = entries - 1;
-    index->bytes = bytes;
+    }
+    *index = (tm_index){.lines = table, .shift = (unsigned)__builtin_clzll(lines) + 1, .mask = lines - 1};
     return index;
 }
 
-static size_t slot_after(const tm_index *index, size_t at) { return (at + 1) & index->mask; }
-
-static size_t home_of(const tm_index *index, uintptr_t key) { return tm_hash(key) >> index->shift; }
-
-static void index_put(tm_index *index, uintptr_t key, tm_block *block)
+/* Blocks that found no lane in this line and went on; at 255 the count sticks, which only costs time. */
+static void count_overflow(tm_line *line, int change)
 {
-    size_t at = home_of(index, key);
-    while (tm_get(&index->entries[at].key) != 0)
-        at = slot_after(index, at);
-    tm_put_release(&index->entries[at].block, block);
-    tm_put_release(&index->entries[at].key, key);
+    uint64_t checks = tm_get(&line->checks), many = UINT64_C(255) << TM_OVERFLOW_SHIFT;
+    if (checks < many)
+        tm_put(&line->checks, checks + ((uint64_t)(int64_t)change << TM_OVERFLOW_SHIFT));
+}
+
+static void index_put(tm_index *index, uintptr_t address, tm_block *block)
+{
+    uint64_t hash = tm_hash(address), marks;
+    size_t at = hash >> index->shift;
+    while ((marks = tm_match(tm_get(&index->lines[at].checks), 0)) == 0) {
+        count_overflow(&index->lines[at], 1);
+        at = (at + 1) & index->mask;
+    }
+    tm_line *line = &index->lines[at];
+    unsigned lane = tm_lane_of(marks);
+    tm_put(&line->blocks[lane], block);
+    tm_put_release(&line->checks, tm_get(&line->checks) | tm_check_of(hash) << (8 * lane));
+}
+
+static int lane_with(const tm_line *line, const tm_block *block)
+{
+    for (unsigned lane = 0; lane < TM_LANES; lane++)
+        if (tm_get(&line->checks) >> (8 * lane) & 255 && tm_get(&line->blocks[lane]) == block)
+            return (int)lane;
+    return -1;
+}
+
+/* pre: the block is in. */
+static void index_remove(tm_index *index, const tm_block *block)
+{
+    size_t at = tm_hash(tm_get(&block->address)) >> index->shift;
+    int lane;
+    while ((lane = lane_with(&index->lines[at], block)) < 0) {
+        count_overflow(&index->lines[at], -1);
+        at = (at + 1) & index->mask;
+    }
+    tm_line *line = &index->lines[at];
+    tm_put_release(&line->checks, tm_get(&line->checks) & ~(UINT64_C(255) << (8 * lane)));
+}
+
+static void copy_line(tm_index *index, const tm_line *line)
+{
+    for (unsigned lane = 0; lane < TM_LANES; lane++)
+        if (tm_get(&line->checks) >> (8 * lane) & 255) {
+            tm_block *block = tm_get(&line->blocks[lane]);
+            index_put(index, tm_get(&block->address), block);
+        }
 }
 
 /* Publish an index of twice the size; readers of the old one find nothing there and ask under the lock. */
@@ -38,31 +80,12 @@ static bool grow(tm_tables *tables)
     tm_index *index = new_index((old->mask + 1) * 2);
     if (!index)
         return false;
-    for (size_t i = 0; i <= old->mask; i++)
-        if (tm_get(&old->entries[i].key))
-            index_put(index, tm_get(&old->entries[i].key), tm_get(&old->entries[i].block));
+    for (size_t at = 0; at <= old->mask; at++)
+        copy_line(index, &old->lines[at]);
     index->next = old;
     tm_put_release(&tables->index, index);
-    if (old->bytes > PAGE)
-        tmi_os_discard((char *)old + PAGE, old->bytes - PAGE);
+    tmi_os_discard(old->lines, bytes_of(old->mask + 1));
     return true;
-}
-
-/* Close the gap by moving later entries of the same run back, so that probes stay short for ever. */
-static void index_remove(tm_index *index, uintptr_t key)
-{
-    size_t hole = home_of(index, key);
-    while (tm_get(&index->entries[hole].key) != key)
-        hole = slot_after(index, hole);
-    for (size_t at = slot_after(index, hole); tm_get(&index->entries[at].key); at = slot_after(index, at)) {
-        size_t home = home_of(index, tm_get(&index->entries[at].key));
-        if (((at - home) & index->mask) < ((at - hole) & index->mask))
-            continue;
-        tm_put_release(&index->entries[hole].block, tm_get(&index->entries[at].block));
-        tm_put_release(&index->entries[hole].key, tm_get(&index->entries[at].key));
-        hole = at;
-    }
-    tm_put_release(&index->entries[hole].key, 0);
 }
 
 bool tmi_tables_init(tm_tables *tables)
@@ -76,7 +99,8 @@ void tmi_tables_destroy(tm_tables *tables)
 {
     for (tm_index *index = tm_get(&tables->index), *next; index; index = next) {
         next = index->next;
-        tmi_os_unmap(index, index->bytes);
+        tmi_os_unmap(index->lines, bytes_of(index->mask + 1));
+        free(index);
     }
     tmi_ranges_destroy(&tables->ranges);
     tmi_block_store_destroy(&tables->store);
@@ -93,7 +117,7 @@ static void describe(const tm_block *block, tm_block_info *info)
     uint64_t state = tm_get(&block->state);
     *info = (tm_block_info){.address = tm_get(&block->address),
                             .size = tm_get(&block->size),
-                            .requested = tm_get(&block->requested),
+                            .requested = tm_get(&block->size), /* policy exact: no padding inside a block */
                             .tag = (uint32_t)(state >> TM_TAG_SHIFT),
                             .live = tm_phase(state) == TM_LIVE,
                             .direct = (state & TM_DIRECT) != 0,
@@ -107,52 +131,72 @@ static tm_block *in_the_way(const tm_ranges *ranges, uintptr_t base, size_t size
     bool below = tmi_ranges_floor(ranges, base, &place);
     if (below) {
         tm_block *block = tmi_ranges_at(ranges, place);
-        if (base - block->base < block->base_size)
+        tm_range range = tm_block_range(block);
+        if (base - range.base < range.size)
             return block;
     }
     if (!(below ? tmi_ranges_next(ranges, &place) : tmi_ranges_first(ranges, &place)))
         return NULL;
     tm_block *block = tmi_ranges_at(ranges, place);
-    return block->base - base < size ? block : NULL;
+    return tm_block_range(block).base - base < size ? block : NULL;
 }
 
-static tm_block *insert_locked(tm_tables *tables, uintptr_t base, size_t base_size, uintptr_t address, size_t size)
+static void bury(tm_tables *tables, tm_block *block)
 {
-    tm_index *index = tm_get(&tables->index);
-    if (tables->count * 4 >= (index->mask + 1) * 3 && !grow(tables))
+    free(block->padded);
+    block->padded = NULL;
+    tmi_block_recycle(&tables->store, block);
+}
+
+/* Fill in a fresh record; false: no host memory. */
+static bool describe_range(tm_block *block, tm_range range, uintptr_t address, size_t size)
+{
+    tm_put(&block->size, size);
+    tm_put_release(&block->address, address);
+    if (range.base == address && range.size == size)
+        return true;
+    block->padded = malloc(sizeof *block->padded);
+    if (block->padded)
+        *block->padded = range;
+    return block->padded != NULL;
+}
+
+static void forget_grave(tm_tables *tables, uintptr_t address)
+{
+    uintptr_t *grave = grave_of(tables, address);
+    if (*grave == address)
+        *grave = 0;
+}
+
+static tm_block *insert_locked(tm_tables *tables, tm_range range, uintptr_t address, size_t size)
+{
+    if (tables->count * 2 >= (tm_get(&tables->index)->mask + 1) * 9 && !grow(tables)) /* 4.5 of 7 lanes in use */
         return NULL;
     tm_block *block = tmi_block_new(&tables->store);
     if (!block)
         return NULL;
-    block->base = base;
-    block->base_size = base_size;
-    if (!tmi_ranges_insert(&tables->ranges, block)) {
-        tmi_block_recycle(&tables->store, block);
+    if (!describe_range(block, range, address, size) || !tmi_ranges_insert(&tables->ranges, block)) {
+        bury(tables, block);
         return NULL;
     }
-    tm_put(&block->size, size);
-    tm_put(&block->requested, size);
-    tm_put_release(&block->address, address);
     index_put(tm_get(&tables->index), address, block);
     tables->count++;
-    uintptr_t *grave = grave_of(tables, address);
-    if (*grave == address)
-        *grave = 0;
+    forget_grave(tables, address);
     return block;
 }
 
-tm_block *tmi_tables_insert(tm_tables *tables, uintptr_t base, size_t base_size, uintptr_t address, size_t size,
+tm_block *tmi_tables_insert(tm_tables *tables, tm_range range, uintptr_t address, size_t size,
                             tm_reason *reason, tm_block_info *hit)
 {
     tm_block *block = NULL;
     pthread_mutex_lock(&tables->lock);
-    tm_block *other = in_the_way(&tables->ranges, base, base_size);
+    tm_block *other = in_the_way(&tables->ranges, range.base, range.size);
     if (other) {
         describe(other, hit);
-        *reason = other->base == base ? TM_REASON_ALREADY_LIVE : TM_REASON_OVERLAP;
+        *reason = tm_block_range(other).base == range.base ? TM_REASON_ALREADY_LIVE : TM_REASON_OVERLAP;
     } else {
         *reason = TM_REASON_METADATA;
-        block = insert_locked(tables, base, base_size, address, size);
+        block = insert_locked(tables, range, address, size);
     }
     pthread_mutex_unlock(&tables->lock);
     return block;
@@ -162,9 +206,9 @@ void tmi_tables_remove(tm_tables *tables, tm_block *block)
 {
     pthread_mutex_lock(&tables->lock);
     uintptr_t address = tm_get(&block->address);
-    index_remove(tm_get(&tables->index), address);
     tmi_ranges_remove(&tables->ranges, block);
-    tmi_block_recycle(&tables->store, block);
+    index_remove(tm_get(&tables->index), block);
+    bury(tables, block);
     tables->count--;
     *grave_of(tables, address) = address;
     pthread_mutex_unlock(&tables->lock);
@@ -185,7 +229,8 @@ bool tmi_tables_locate(tm_tables *tables, uintptr_t address, tm_block_info *info
     bool found = tmi_ranges_floor(&tables->ranges, address, &place);
     if (found) {
         tm_block *block = tmi_ranges_at(&tables->ranges, place);
-        found = address - block->base < block->base_size;
+        tm_range range = tm_block_range(block);
+        found = address - range.base < range.size;
         if (found)
             describe(block, info);
     }

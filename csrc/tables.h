@@ -12,25 +12,26 @@
 
 #define TM_GRAVES 1024u
 
-typedef struct tm_entry {
-    _Atomic uintptr_t key; /* 0 = empty */
-    _Atomic(tm_block *) block;
-} tm_entry;
+/* One cache line of the hash: seven blocks, and for each a byte of its address' hash, so that a look-up finds
+ * the right one without a branch that could be mispredicted. Nothing in it ever moves. */
+#define TM_LANES 7u
+typedef struct tm_line {
+    _Atomic uint64_t checks; /* bytes 0-6: 0 = free; byte 7: how many blocks had to go to a later line (255: many) */
+    _Atomic(tm_block *) blocks[TM_LANES];
+} tm_line;
 
 typedef struct tm_index {
-    unsigned shift;        /* 64 - log2(entries) */
-    size_t mask;           /* entries - 1 */
-    size_t bytes;          /* of the mapping */
+    tm_line *lines;
+    unsigned shift;        /* 64 - log2(lines) */
+    size_t mask;           /* number of lines - 1 */
     struct tm_index *next; /* outgrown indexes: contents dropped, addresses kept for late readers */
-    char padding[TM_LINE - 2 * sizeof(unsigned) - 3 * sizeof(size_t)];
-    tm_entry entries[];
 } tm_index;
 
 typedef struct tm_tables {
     _Atomic(tm_index *) index;
     pthread_mutex_t lock;
-    size_t count;
     tm_block_store store;
+    size_t count;
     tm_ranges ranges;
     uintptr_t graves[TM_GRAVES]; /* addresses that went back to the device lately: late double frees */
 } tm_tables;
@@ -38,9 +39,9 @@ typedef struct tm_tables {
 bool tmi_tables_init(tm_tables *tables);
 void tmi_tables_destroy(tm_tables *tables);
 
-/* Add the device's range [base, base+base_size), size bytes of it handed out at address. The record is UNUSED.
+/* Add the device's range, of which size bytes are handed out at address. The record is UNUSED.
  * Null: *reason is METADATA, or ALREADY_LIVE / OVERLAP and *hit the block that is in the way. */
-tm_block *tmi_tables_insert(tm_tables *tables, uintptr_t base, size_t base_size, uintptr_t address, size_t size,
+tm_block *tmi_tables_insert(tm_tables *tables, tm_range range, uintptr_t address, size_t size,
                             tm_reason *reason, tm_block_info *hit);
 /* pre: the caller owns the block (no one else can hand it out). post: its record may be reused at once. */
 void tmi_tables_remove(tm_tables *tables, tm_block *block);
@@ -55,20 +56,36 @@ size_t tmi_tables_list(tm_tables *tables, uintptr_t from, tm_block_info *out, si
 tm_block *tmi_tables_any(tm_tables *tables);
 const char *tmi_tables_check(tm_tables *tables);
 
+#define TM_EACH_BYTE UINT64_C(0x0101010101010101)
+#define TM_LANE_MARKS UINT64_C(0x0080808080808080)
+#define TM_OVERFLOW_SHIFT 56
+
+static inline uint64_t tm_check_of(uint64_t hash) { return ((hash >> 8) & 255) | 1; }
+
+/* A mark at bit 8 * lane + 7 for each lane with this check; the lowest one is never wrong. */
+static inline uint64_t tm_match(uint64_t checks, uint64_t check)
+{
+    uint64_t differ = checks ^ (check * TM_EACH_BYTE);
+    return (differ - TM_EACH_BYTE) & ~differ & TM_LANE_MARKS;
+}
+
+static inline unsigned tm_lane_of(uint64_t marks) { return (unsigned)__builtin_ctzll(marks) >> 3; }
+
 /* Lock-free: a block whose address was this one when it was read, or null. Null may be wrong while
  * another thread changes the table: ask tmi_tables_find_locked before believing it. */
 static inline tm_block *tm_tables_find(tm_tables *tables, uintptr_t address)
 {
-    tm_index *index = tm_get_acquire(&tables->index);
-    size_t at = tm_hash(address) >> index->shift;
-    for (;; at++) {
-        tm_entry *entry = &index->entries[at & index->mask];
-        uintptr_t key = tm_get_acquire(&entry->key);
-        if (tm_likely(key == address)) {
-            tm_block *block = tm_get_acquire(&entry->block);
-            return block && tm_get_acquire(&block->address) == address ? block : NULL;
+    const tm_index *index = tm_get_acquire(&tables->index);
+    uint64_t hash = tm_hash(address), check = tm_check_of(hash);
+    for (size_t at = hash >> index->shift;; at = (at + 1) & index->mask) {
+        tm_line *line = &index->lines[at];
+        uint64_t checks = tm_get_acquire(&line->checks);
+        for (uint64_t marks = tm_match(checks, check); marks; marks &= marks - 1) {
+            tm_block *block = tm_get(&line->blocks[tm_lane_of(marks)]);
+            if (tm_likely(block && tm_get_acquire(&block->address) == address))
+                return block;
         }
-        if (key == 0)
+        if (checks >> TM_OVERFLOW_SHIFT == 0)
             return NULL;
     }
 }
