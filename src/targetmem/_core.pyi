@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, final
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, final
 
 __all__ = [
     "Backend",
@@ -13,9 +13,11 @@ __all__ = [
     "NumpyPool",
     "numpy_attached",
     "numpy_stop",
+    "own_methods",
     "set_tag",
 ]
 
+_Class = TypeVar("_Class", bound=type)
 _Kind: TypeAlias = Literal["device", "host", "shared"]
 
 class BlockInfo(NamedTuple):
@@ -26,6 +28,8 @@ class BlockInfo(NamedTuple):
     live: bool
     direct: bool
     owned: bool
+
+def own_methods(cls: _Class, /) -> _Class: ...
 
 class Backend:
     def __init__(

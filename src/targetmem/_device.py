@@ -6,7 +6,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from targetmem._core import Backend, DeviceCore
+from targetmem._core import Backend, DeviceCore, own_methods
 from targetmem.abc import KINDS, Kind
 from targetmem.config import resolve
 from targetmem.errors import NotSupported, PluginError, TargetMemoryError
@@ -24,6 +24,7 @@ __all__ = ["Device"]
 _groups = count(1)
 
 
+@own_methods
 class Device(DeviceCore):
     """One unit of a target, named `plugin:index`. Get one from `targetmem.device("host:0")`.
 

@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from targetmem import failures, pressure, shortage, statistics
-from targetmem._core import Backend, ManagerCore, set_tag
+from targetmem._core import Backend, ManagerCore, own_methods, set_tag
 from targetmem.callers import outer_frame, warn
 from targetmem.config import resolve
 from targetmem.errors import LeakWarning
@@ -29,6 +29,7 @@ __all__ = ["MemoryManager", "close_all"]
 _managers: dict[int, weakref.ref[MemoryManager]] = {}
 
 
+@own_methods
 class MemoryManager(ManagerCore):
     """Keep freed blocks of memory for reuse, over a device or over any two functions.
 
