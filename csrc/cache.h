@@ -96,8 +96,10 @@ static inline tm_block *tm_cache_pop(tm_cache *cache, size_t size, unsigned flag
     return NULL;
 }
 
-/* Owner: keep a live block (pre: it is plain, of this size); false when it must go the slow way. */
-static inline bool tm_cache_push(tm_cache *cache, tm_block *block)
+/* Owner: keep the block with this address, phase and flags; false when it has others, or when it must go the slow way.
+ * Whoever gives a block back to the device waits until every window that was open is closed (tmi_grace), so what
+ * is read of the state in here still holds when it is overwritten, or else somebody freed the block twice. */
+static inline bool tm_cache_push(tm_cache *cache, tm_block *block, uintptr_t address, unsigned bits)
 {
     size_t size = tm_get(&block->size);
     tm_slot *slot = cache->slot;
@@ -109,7 +111,8 @@ static inline bool tm_cache_push(tm_cache *cache, tm_block *block)
     if (tm_unlikely(!tm_slot_enter(slot, size, &sequence)))
         return false;
     uint32_t top = tm_get(&slot->top);
-    if (tm_likely(top < tm_get(&slot->ceiling))) {
+    bool plain = (tm_get_acquire(&block->state) & TM_BITS) == bits && tm_get(&block->address) == address;
+    if (tm_likely(plain) && tm_likely(top < tm_get(&slot->ceiling))) {
         tm_put(&block->state, cache->cached_word);
         slot->blocks[top] = block;
         tm_put(&slot->top, top + 1);

@@ -174,6 +174,12 @@ void *tm_allocate_zeroed(tm_manager *manager, size_t size)
 
 /* --- free ------------------------------------------------------------------------------------------- */
 
+bool tmi_owns_alone(tm_manager *manager, tm_block *block)
+{
+    tmi_grace(manager);
+    return tm_get_acquire(&block->state) == TM_UNUSED;
+}
+
 tm_status tmi_release_block(tm_manager *manager, tm_block *block, tm_event *event)
 {
     tm_range range = tm_block_range(block);
@@ -190,20 +196,27 @@ tm_status tmi_release_block(tm_manager *manager, tm_block *block, tm_event *even
     return TM_BACKEND_ERROR;
 }
 
+/* The next block to give back that is in no other container as well, UNUSED; null when none is left. */
+static tm_block *next_victim(tm_manager *manager, tm_victim victim)
+{
+    tm_block *block;
+    while ((block = manager->policy->evict(manager->kept, victim)) != NULL) {
+        size_t size = tm_get(&block->size);
+        uint64_t kept = tm_cached_word(0);
+        if (atomic_compare_exchange_strong(&block->state, &kept, TM_UNUSED) && tmi_owns_alone(manager, block))
+            return block;
+        tmi_uncount_free(manager, size);
+    }
+    return NULL;
+}
+
 size_t tmi_release_one(tm_manager *manager, tm_victim victim, bool reclaim)
 {
-    tm_block *block = manager->policy->evict(manager->kept, victim);
+    tm_block *block = next_victim(manager, victim);
     if (!block)
         return 0;
     size_t size = tm_get(&block->size);
     tm_event event = {.cached = -(int64_t)size};
-    if (tm_get(&block->state) != tm_cached_word(0)) { /* listed twice, see block.h: the other listing counts */
-        event.live = (int64_t)size;
-        event.flows.frees = (uint64_t)-1;
-        record(manager, size, &event);
-        return tmi_release_one(manager, victim, reclaim);
-    }
-    tm_put(&block->state, TM_UNUSED);
     *(reclaim ? &event.flows.reclaims : &event.flows.trims) = 1;
     *(reclaim ? &event.flows.reclaimed_bytes : &event.flows.trimmed_bytes) = size;
     (void)tmi_release_block(manager, block, &event);
@@ -229,10 +242,15 @@ static bool admit(tm_manager *manager, size_t size)
 }
 
 /* pre: the thread owns the block. counted: as cached already, else still as live. */
-static tm_status release_freed(tm_manager *manager, tm_block *block, bool counted)
+static tm_status release_freed(tm_manager *manager, tm_block *block, bool direct, bool counted)
 {
     size_t size = tm_get(&block->size);
     tm_event event = {0};
+    if (!direct && !tmi_owns_alone(manager, block)) {
+        if (counted)
+            tmi_uncount_free(manager, size);
+        return tmi_fail(TM_INVALID_FREE, TM_REASON_DOUBLE_FREE, tm_get(&block->address), size);
+    }
     *(counted ? &event.cached : &event.live) = -(int64_t)size;
     event.flows.frees = !counted;
     tm_status status = tmi_release_block(manager, block, &event);
@@ -246,7 +264,7 @@ static tm_status keep_or_release(tm_manager *manager, tm_block *block)
     bool counted = admit(manager, tm_get(&block->size));
     if (counted && ((cache && tmi_keep_own(manager, cache, block)) || tmi_keep_in_policy(manager, block)))
         return TM_OK;
-    return release_freed(manager, block, counted);
+    return release_freed(manager, block, false, counted);
 }
 
 /* A pointer that is not the start of a tracked block: inside one, freed before, or nobody's (M7). */
@@ -283,12 +301,13 @@ static tm_status free_tracked(tm_manager *manager, tm_block *block, unsigned fla
         return free_wrongly(block, TM_REASON_OWNED, address, size);
     if (size != TM_SIZE_UNKNOWN && size != tm_get(&block->size))
         return free_wrongly(block, TM_REASON_SIZE_MISMATCH, address, size);
-    if (!(state & TM_DIRECT) && tmi_retry_push(manager, block))
+    if (!(state & TM_DIRECT) && tmi_retry_push(manager, block, address, (unsigned)(state & TM_BITS)))
         return TM_OK;
     if (!tm_block_claim(block, state))
         return free_wrongly(block, TM_REASON_DOUBLE_FREE, address, size);
-    if ((state & TM_DIRECT) || tm_get(&manager->closed))
-        return release_freed(manager, block, false);
+    bool direct = (state & TM_DIRECT) != 0;
+    if (direct || tm_get(&manager->closed))
+        return release_freed(manager, block, direct, false);
     return keep_or_release(manager, block);
 }
 
@@ -320,11 +339,6 @@ tm_status tmi_free(tm_manager *manager, void *pointer, unsigned flags, size_t si
     return status;
 }
 
-static inline bool push_plain(tm_cache *cache, tm_block *block)
-{
-    return tm_likely((tm_get_acquire(&block->state) & TM_BITS) == TM_LIVE) && tm_cache_push(cache, block);
-}
-
 int tm_try_free(tm_manager *manager, void *pointer)
 {
     if (!pointer)
@@ -333,14 +347,17 @@ int tm_try_free(tm_manager *manager, void *pointer)
     tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
     if (!cache || !block || (tm_get_acquire(&block->state) & TM_BITS) != TM_LIVE)
         return 1;
-    return push_plain(cache, block) || tmi_retry_push(manager, block) ? 0 : 1;
+    return tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE) ||
+                   tmi_retry_push(manager, block, (uintptr_t)pointer, TM_LIVE)
+               ? 0
+               : 1;
 }
 
 /* Any block of the thread's cache but the latest one; and whatever else comes. */
 static __attribute__((noinline)) tm_status free_other(tm_manager *manager, void *pointer, tm_cache *cache)
 {
     tm_block *block = cache ? tm_tables_find(&manager->tables, (uintptr_t)pointer) : NULL;
-    if (tm_likely(block && push_plain(cache, block)))
+    if (tm_likely(block && tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE)))
         return TM_OK;
     return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
 }
@@ -350,7 +367,7 @@ tm_status tm_free(tm_manager *manager, void *pointer)
     tm_cache *cache = tm_cache_mine(manager);
     if (tm_likely(cache != NULL)) {
         tm_block *block = cache->latest;
-        if (tm_get_acquire(&block->address) == (uintptr_t)pointer && push_plain(cache, block))
+        if (tm_get_acquire(&block->address) == (uintptr_t)pointer && tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE))
             return TM_OK;
     }
     return free_other(manager, pointer, cache);

@@ -46,6 +46,8 @@ extern TM_TLS _Thread_local tm_thread tmi_self;
 /* The calling thread's cache, made on first use; null: no thread caching, or no host memory. post: it is the
  * recent one. */
 tm_cache *tmi_cache_of(tm_manager *manager);
+/* Wait until no other thread is inside a window that was open at the call. locks: none. */
+void tmi_grace(tm_manager *manager);
 /* Empty every thread's cache into the policy. locks: none may be held. */
 void tmi_flush_caches(tm_manager *manager);
 /* The same for good: no slot serves a size any more. pre: the manager is closed and quiet. */
@@ -91,8 +93,7 @@ static inline tm_block *tm_block_at(tm_manager *manager, void *address)
 static inline bool tm_push_owned(tm_manager *manager, tm_block *block)
 {
     tm_cache *cache = tm_cache_mine(manager);
-    return tm_likely(cache != NULL) && tm_likely((tm_get(&block->state) & TM_BITS) == (TM_LIVE | TM_OWNED)) &&
-           tm_cache_push(cache, block);
+    return tm_likely(cache != NULL) && tm_cache_push(cache, block, tm_get(&block->address), TM_LIVE | TM_OWNED);
 }
 /* The block's owning handle lets go: from now on a bare free may free it. pre: the handle owns it. */
 void tmi_disown(tm_manager *manager, void *pointer);
@@ -100,7 +101,10 @@ void *tmi_allocate(tm_manager *manager, size_t size, size_t alignment, unsigned 
 /* flags: TM_OWNED when an owning handle frees, so that its block may go. size: as for tm_free_sized, or unknown. */
 tm_status tmi_free(tm_manager *manager, void *pointer, unsigned flags, size_t size);
 #define TM_SIZE_UNKNOWN SIZE_MAX
-/* A block that the calling thread owns (UNUSED), back to the device and out of the tables. */
+/* Whether a managed block that the thread owns (UNUSED) is its alone: false when another thread freed it in the same
+ * instant and keeps it now. post: no window that was open before is open any more. */
+bool tmi_owns_alone(tm_manager *manager, tm_block *block);
+/* Such a block, or a direct one, back to the device and out of the tables. */
 tm_status tmi_release_block(tm_manager *manager, tm_block *block, tm_event *event);
 /* Give one cached block back; its bytes, or 0 when none is left. locks: none. */
 size_t tmi_release_one(tm_manager *manager, tm_victim victim, bool reclaim);
@@ -124,7 +128,10 @@ bool tmi_keep_own(tm_manager *manager, tm_cache *cache, tm_block *block);
 bool tmi_keep_in_policy(tm_manager *manager, tm_block *block);
 /* The hot path once more, after finding the thread's cache and asking for room in its accounts. */
 tm_block *tmi_retry_hot(tm_manager *manager, size_t size, unsigned flags);
-bool tmi_retry_push(tm_manager *manager, tm_block *block); /* pre: the block is plain and live */
+bool tmi_retry_push(tm_manager *manager, tm_block *block, uintptr_t address, unsigned bits);
+/* One live block was freed by two threads in the same instant, and both containers list it: what the second free
+ * counted is taken back. */
+void tmi_uncount_free(tm_manager *manager, size_t size);
 
 /* --- ladder.c: calls to the device ---------------------------------------------------------------- */
 

@@ -64,6 +64,11 @@ static void *copy_over(tm_manager *manager, void *pointer, size_t old_size, size
     return address;
 }
 
+static bool claim(tm_manager *manager, tm_block *block, uint64_t state)
+{
+    return tm_block_claim(block, state) && ((state & TM_DIRECT) || tmi_owns_alone(manager, block));
+}
+
 static void *reallocate_block(tm_manager *manager, tm_block *block, void *pointer, size_t size)
 {
     uint64_t state = tm_get_acquire(&block->state);
@@ -76,7 +81,7 @@ static void *reallocate_block(tm_manager *manager, tm_block *block, void *pointe
     if (size == old_size)
         return pointer;
     bool whole = !block->padded;
-    if (manager->backend.resize && whole && tm_block_claim(block, state)) {
+    if (manager->backend.resize && whole && claim(manager, block, state)) {
         void *address = resize_range(manager, block, state, size);
         if (address)
             return address;

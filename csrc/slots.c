@@ -8,15 +8,14 @@ static void record(tm_manager *manager, size_t size, const tm_event *event)
     tmi_accounts_record(&manager->accounts, tm_bucket_of(size), event);
 }
 
-/* A block counts only in the container that its home names; see block.h. Such a double listing comes from one
- * live block freed by two threads in the same instant, so what the second free counted is taken back. */
-static void discard(tm_manager *manager, size_t size)
+void tmi_uncount_free(tm_manager *manager, size_t size)
 {
     tm_event event = {.live = (int64_t)size, .cached = -(int64_t)size,
                       .flows = {.frees = (uint64_t)-1, .cached = (uint64_t)0 - size}};
     record(manager, size, &event);
 }
 
+/* A block counts only in the container that its home names; see block.h. */
 static bool belongs(const tm_block *block, uint64_t word) { return tm_get(&block->state) == word; }
 
 static bool give_to_policy(tm_manager *manager, tm_block *block)
@@ -34,7 +33,7 @@ bool tmi_flush_slot(tm_manager *manager, tm_cache *cache, tm_slot *slot, uint32_
     while (tm_get(&slot->top) > leave) {
         tm_block *block = tmi_accounts_unplug(&manager->accounts, cache, slot, 0);
         if (!belongs(block, cache->cached_word)) {
-            discard(manager, tmi_slot_size(slot));
+            tmi_uncount_free(manager, tmi_slot_size(slot));
         } else if (!give_to_policy(manager, block)) {
             tmi_accounts_plug(&manager->accounts, cache, slot, block, true);
             return false;
@@ -111,7 +110,7 @@ static tm_block *take_from_slot(tm_manager *manager, tm_cache *cache, tm_slot *s
             tm_put(&block->state, TM_UNUSED);
             return block;
         }
-        discard(manager, tm_get(&slot->size));
+        tmi_uncount_free(manager, tm_get(&slot->size));
     }
     return NULL;
 }
@@ -124,7 +123,7 @@ tm_block *tmi_take_kept(tm_manager *manager, size_t size, size_t alignment)
             tm_put(&block->state, TM_UNUSED);
             return block;
         }
-        discard(manager, size);
+        tmi_uncount_free(manager, size);
     }
     return NULL;
 }
@@ -182,7 +181,7 @@ tm_block *tmi_retry_hot(tm_manager *manager, size_t size, unsigned flags)
     return tm_cache_pop(cache, size, flags);
 }
 
-bool tmi_retry_push(tm_manager *manager, tm_block *block)
+bool tmi_retry_push(tm_manager *manager, tm_block *block, uintptr_t address, unsigned bits)
 {
     size_t size = tm_get(&block->size);
     tm_cache *cache = tmi_cache_of(manager);
@@ -194,5 +193,5 @@ bool tmi_retry_push(tm_manager *manager, tm_block *block)
         tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size);
         (void)tmi_cache_raise_ceiling(cache, size);
     }
-    return tm_cache_push(cache, block);
+    return tm_cache_push(cache, block, address, bits);
 }

@@ -1,5 +1,5 @@
 /* threads.c - threads, caches and managers finding each other; thread exit and fork. */
-#include <string.h>
+#include <sched.h>
 
 #include "manager.h"
 
@@ -66,6 +66,28 @@ tm_cache *tmi_cache_of(tm_manager *manager)
     }
     pthread_mutex_unlock(&registry);
     return cache;
+}
+
+static void wait_for_windows(tm_cache *cache)
+{
+    for (unsigned i = 0; i < TM_SLOTS; i++)
+        while (tm_get_acquire(&cache->slots[i].sequence) & 1)
+            (void)sched_yield();
+}
+
+void tmi_grace(tm_manager *manager)
+{
+    pthread_mutex_lock(&manager->caches_lock);
+    bool fenced = false;
+    for (tm_cache *cache = manager->accounts.caches; cache; cache = cache->next) {
+        if (cache->thread == &tmi_self)
+            continue;
+        if (!fenced)
+            tmi_os_heavy_fence();
+        fenced = true;
+        wait_for_windows(cache);
+    }
+    pthread_mutex_unlock(&manager->caches_lock);
 }
 
 void tmi_flush_caches(tm_manager *manager)
