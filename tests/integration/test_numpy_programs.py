@@ -18,8 +18,9 @@ Values = list[np.ndarray]
 
 def make(values: Values, one: int, two: int) -> np.ndarray:
     """Give a new array whose length one number says, and its contents the other."""
-    array: np.ndarray = np.arange(one * 97 % 5000, dtype=np.float64)
-    return array * np.float64(two)
+    array = np.arange(one * 97 % 5000).astype(np.float64)
+    array *= two
+    return array
 
 
 def zeros(values: Values, one: int, two: int) -> np.ndarray:
