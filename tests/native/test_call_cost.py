@@ -12,9 +12,9 @@ from benchmarks import instructions, peers
 from targetmem._core import ManagerCore, own_methods
 from targetmem._device import Device
 
-# A little above what was counted with gcc 12: 95 from C; 468, 505 and 496 from CPython 3.11, 3.12 and 3.13, and
-# 539, 579 and 563 with a device, of which a call that does nothing is 180 to 200. A call that costs more needs
-# a reason, and a new ceiling.
+# A little above what was counted with gcc 12: 95 from C; 468, 505 and 496 from CPython 3.11, 3.12 and 3.13,
+# and 539, 579 and 563 with a device, of which a call that does nothing is 180 to 200. A call that costs more
+# needs a reason, and a new ceiling.
 CEILING_FROM_C = {64: 105, 4096: 105}
 CEILING_FROM_PYTHON = {"targetmem": 530, "targetmem device": 610}
 
