@@ -8,6 +8,7 @@ cdef extern from "targetmem.h" nogil:
         pass
     ctypedef enum tm_status:
         TM_OK
+        TM_INVALID_FREE
     ctypedef enum tm_reason:
         TM_REASON_NONE
     ctypedef struct tm_error:

@@ -1,0 +1,130 @@
+# Part of _core.pyx: the handle that owns a block.
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class Buffer:
+    """Memory of a device that gives itself back: on `release`, at the end of a with-statement, or when dropped.
+
+    Get one from `Device.allocate` or `MemoryManager.allocate`. Where the host can reach the memory it offers the
+    buffer protocol and `__array_interface__`, as bytes; `numpy.asarray(buffer)` needs no copy and keeps it alive.
+    """
+
+    def __init__(self):
+        raise TypeError("Buffer: not made directly; call allocate() of a Device or a MemoryManager")
+
+    def __dealloc__(self):
+        if self.address is not NULL:
+            if self.block is NULL or not tm_push_owned(self.manager.handle, self.block):
+                drop(self)
+
+    @property
+    def pointer(self):
+        """The address on the device, 0 when empty or released."""
+        return <uintptr_t>self.address
+
+    @property
+    def size(self):
+        """The requested bytes."""
+        return self.bytes
+
+    @property
+    def device(self):
+        """The device, or None for a manager on its own."""
+        return self.manager.owner
+
+    @property
+    def kind(self):
+        """The memory kind: "device", "host" or "shared"."""
+        return self.manager.kind
+
+    def release(self):
+        """Give the memory back now; a second call does nothing. Raises BufferError while a view of it is in use."""
+        self.give_back(self.manager, None)
+
+    cdef give_back(self, ManagerCore manager, size):
+        cdef tm_status status
+        cdef void *address = self.address
+        cdef size_t bytes = TM_SIZE_UNKNOWN if size is None else _size(size)
+        if manager is not self.manager:
+            raise ValueError("free: this Buffer belongs to another manager; call its release()")
+        if self.exports:
+            raise BufferError(f"release: {self.exports} view(s) of this Buffer are in use; drop them first")
+        if address is NULL:
+            return
+        self.address = NULL  # before the GIL is let go, so that a second thread finds nothing to give back
+        with nogil:
+            status = tmi_free(manager.handle, address, TM_OWNED, bytes)
+        if status == TM_INVALID_FREE:
+            self.address = address  # nothing was changed
+        if status != TM_OK:
+            raise manager.failure()
+
+    def detach(self):
+        """Give up ownership: the address, which is now to be freed with `manager.free`; the Buffer becomes empty."""
+        cdef void *address = self.address
+        if self.exports:
+            raise BufferError(f"detach: {self.exports} view(s) of this Buffer are in use; drop them first")
+        if address is not NULL:
+            self.address = NULL
+            tmi_disown(self.manager.handle, address)
+        return <uintptr_t>address
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __len__(self):
+        return self.bytes
+
+    def __repr__(self):
+        where = self.manager.kind if self.manager.owner is None else f"{self.manager.owner.name} {self.manager.kind}"
+        state = "" if self.address is not NULL or self.bytes == 0 else " released"
+        return f"<Buffer{state}: {self.bytes} bytes at {<uintptr_t>self.address:#x}, {where}>"
+
+    cdef void *host_address(self) except? NULL:
+        if not self.manager.backend.table.flags & TM_BACKEND_HOST_ACCESSIBLE:
+            raise BufferError("the host cannot reach this memory; copy it with the device first")
+        if self.address is NULL and self.bytes:
+            raise BufferError("this Buffer was released")
+        return self.address
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        view.buf = self.host_address()
+        view.obj = self
+        view.len = self.bytes
+        view.itemsize = 1
+        view.readonly = 0
+        view.ndim = 1
+        view.format = _BYTE if flags & PyBUF_FORMAT else NULL
+        view.shape = &self.bytes if flags & PyBUF_ND else NULL
+        view.strides = &view.itemsize if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
+        view.suboffsets = NULL
+        view.internal = NULL
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.exports -= 1
+
+    @property
+    def __array_interface__(self):
+        if not self.manager.backend.table.flags & TM_BACKEND_HOST_ACCESSIBLE:
+            raise AttributeError("__array_interface__: the host cannot reach this memory")
+        self.host_address()
+        return {"shape": (self.bytes,), "typestr": "|u1", "data": (<uintptr_t>self.address, False), "version": 3}
+
+
+cdef drop(Buffer buffer):
+    """Free what a dropped Buffer owns, the slow way. An error becomes an unraisable one: nobody could catch it."""
+    cdef tm_status status
+    cdef tm_manager *handle = buffer.manager.handle
+    cdef void *address = buffer.address
+    with nogil:
+        status = tmi_free(handle, address, TM_OWNED, TM_SIZE_UNKNOWN)
+    if status != TM_OK:
+        try:
+            raise buffer.manager.failure()
+        except BaseException:
+            PyErr_WriteUnraisable(buffer.manager)
