@@ -4,11 +4,12 @@
 #define REST 1024u /* so many records wait before the first is used again */
 #define FIRST_CHUNK ((size_t)64 << 10)
 #define CHUNK ((size_t)2 << 20)
+#define GROUP ((size_t)128)
 
 typedef struct tm_chunk {
     struct tm_chunk *next;
     size_t bytes;
-    size_t used; /* records taken from the front; the rest was never used */
+    size_t used; /* records taken; the rest was never used */
     char padding[TM_LINE - 3 * sizeof(size_t)];
     tm_block blocks[];
 } tm_chunk;
@@ -16,9 +17,16 @@ typedef struct tm_chunk {
 _Static_assert(sizeof(tm_block) == TM_LINE / 2, "two records fill one cache line");
 _Static_assert(sizeof(tm_chunk) == TM_LINE, "records start on a cache line");
 
-static bool is_full(const tm_chunk *chunk)
+static size_t capacity(const tm_chunk *chunk) { return (chunk->bytes - sizeof(tm_chunk)) / sizeof(tm_block); }
+
+/* The place of the nth record taken: of GROUP records first every other one, then those between. Two threads that
+ * start at the same time write to their records all the time, which must not lie in the same cache line. */
+static size_t place(const tm_chunk *chunk, size_t n)
 {
-    return chunk->used == (chunk->bytes - sizeof(tm_chunk)) / sizeof(tm_block);
+    size_t begin = n / GROUP * GROUP, inside = n % GROUP;
+    if (begin + GROUP > capacity(chunk))
+        return n;
+    return begin + (inside < GROUP / 2 ? 2 * inside : 2 * inside - GROUP + 1);
 }
 
 static tm_chunk *grow(tm_block_store *store)
@@ -36,9 +44,9 @@ static tm_chunk *grow(tm_block_store *store)
 static tm_block *take_unused(tm_block_store *store)
 {
     tm_chunk *chunk = store->chunks;
-    if (!chunk || is_full(chunk))
+    if (!chunk || chunk->used == capacity(chunk))
         chunk = grow(store);
-    return chunk ? &chunk->blocks[chunk->used++] : NULL;
+    return chunk ? &chunk->blocks[place(chunk, chunk->used++)] : NULL;
 }
 
 static tm_block *take_oldest(tm_block_store *store)

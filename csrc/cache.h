@@ -13,7 +13,7 @@
 #include "block.h"
 
 #define TM_SLOTS 64u
-#define TM_SLOT_BLOCKS 64u
+#define TM_SLOT_BLOCKS 56u /* with its head a slot takes 512 bytes: no multiplication to find it */
 
 typedef struct tm_slot {
     _Alignas(TM_LINE) _Atomic size_t size; /* 0 = not in use, or revoked */

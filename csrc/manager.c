@@ -356,20 +356,26 @@ int tm_try_free(tm_manager *manager, void *pointer)
 /* Any block of the thread's cache but the latest one; and whatever else comes. */
 static __attribute__((noinline)) tm_status free_other(tm_manager *manager, void *pointer, tm_cache *cache)
 {
-    tm_block *block = cache ? tm_tables_find(&manager->tables, (uintptr_t)pointer) : NULL;
-    if (tm_likely(block && tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE)))
+    tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
+    if (tm_likely(block != NULL) && tm_likely(tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE)))
         return TM_OK;
+    return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
+}
+
+static __attribute__((noinline)) tm_status free_cold(tm_manager *manager, void *pointer)
+{
     return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
 }
 
 tm_status tm_free(tm_manager *manager, void *pointer)
 {
     tm_cache *cache = tm_cache_mine(manager);
-    if (tm_likely(cache != NULL)) {
-        tm_block *block = cache->latest;
-        if (tm_get_acquire(&block->address) == (uintptr_t)pointer && tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE))
-            return TM_OK;
-    }
+    if (tm_unlikely(cache == NULL))
+        return free_cold(manager, pointer);
+    tm_block *block = cache->latest;
+    if (tm_get(&block->address) == (uintptr_t)pointer &&
+        tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE))
+        return TM_OK;
     return free_other(manager, pointer, cache);
 }
 

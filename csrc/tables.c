@@ -73,17 +73,23 @@ static void copy_line(tm_index *index, const tm_line *line)
         }
 }
 
+static void publish(tm_tables *tables, tm_index *index)
+{
+    tables->index = index;
+    tm_put_release(&tables->hot, (uintptr_t)index->lines | index->shift);
+}
+
 /* Publish an index of twice the size; readers of the old one find nothing there and ask under the lock. */
 static bool grow(tm_tables *tables)
 {
-    tm_index *old = tm_get(&tables->index);
+    tm_index *old = tables->index;
     tm_index *index = new_index((old->mask + 1) * 2);
     if (!index)
         return false;
     for (size_t at = 0; at <= old->mask; at++)
         copy_line(index, &old->lines[at]);
     index->next = old;
-    tm_put_release(&tables->index, index);
+    publish(tables, index);
     tmi_os_discard(old->lines, bytes_of(old->mask + 1));
     return true;
 }
@@ -91,13 +97,15 @@ static bool grow(tm_tables *tables)
 bool tmi_tables_init(tm_tables *tables)
 {
     pthread_mutex_init(&tables->lock, NULL);
-    tm_put(&tables->index, new_index(FIRST_INDEX));
-    return tm_get(&tables->index) != NULL;
+    tables->index = new_index(FIRST_INDEX);
+    if (tables->index)
+        publish(tables, tables->index);
+    return tables->index != NULL;
 }
 
 void tmi_tables_destroy(tm_tables *tables)
 {
-    for (tm_index *index = tm_get(&tables->index), *next; index; index = next) {
+    for (tm_index *index = tables->index, *next; index; index = next) {
         next = index->next;
         tmi_os_unmap(index->lines, bytes_of(index->mask + 1));
         free(index);
@@ -170,7 +178,7 @@ static void forget_grave(tm_tables *tables, uintptr_t address)
 
 static tm_block *insert_locked(tm_tables *tables, tm_range range, uintptr_t address, size_t size)
 {
-    if (tables->count * 2 >= (tm_get(&tables->index)->mask + 1) * 9 && !grow(tables)) /* 4.5 of 7 lanes in use */
+    if (tables->count * 2 >= (tables->index->mask + 1) * 9 && !grow(tables)) /* 4.5 of 7 lanes in use */
         return NULL;
     tm_block *block = tmi_block_new(&tables->store);
     if (!block)
@@ -179,7 +187,7 @@ static tm_block *insert_locked(tm_tables *tables, tm_range range, uintptr_t addr
         bury(tables, block);
         return NULL;
     }
-    index_put(tm_get(&tables->index), address, block);
+    index_put(tables->index, address, block);
     tables->count++;
     forget_grave(tables, address);
     return block;
@@ -207,7 +215,7 @@ void tmi_tables_remove(tm_tables *tables, tm_block *block)
     pthread_mutex_lock(&tables->lock);
     uintptr_t address = tm_get(&block->address);
     tmi_ranges_remove(&tables->ranges, block);
-    index_remove(tm_get(&tables->index), block);
+    index_remove(tables->index, block);
     bury(tables, block);
     tables->count--;
     *grave_of(tables, address) = address;

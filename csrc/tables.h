@@ -28,7 +28,8 @@ typedef struct tm_index {
 } tm_index;
 
 typedef struct tm_tables {
-    _Atomic(tm_index *) index;
+    _Atomic uintptr_t hot; /* the index for look-ups: its lines' address, which is that of a page, plus its shift */
+    tm_index *index;       /* the same for changes */
     pthread_mutex_t lock;
     tm_block_store store;
     size_t count;
@@ -75,10 +76,11 @@ static inline unsigned tm_lane_of(uint64_t marks) { return (unsigned)__builtin_c
  * another thread changes the table: ask tmi_tables_find_locked before believing it. */
 static inline tm_block *tm_tables_find(tm_tables *tables, uintptr_t address)
 {
-    const tm_index *index = tm_get_acquire(&tables->index);
+    uintptr_t hot = tm_get_acquire(&tables->hot);
     uint64_t hash = tm_hash(address), check = tm_check_of(hash);
-    for (size_t at = hash >> index->shift;; at = (at + 1) & index->mask) {
-        tm_line *line = &index->lines[at];
+    tm_line *lines = (tm_line *)(hot & ~(uintptr_t)63);
+    for (size_t at = hash >> (hot & 63);; at = (at + 1) & (UINT64_MAX >> (hot & 63))) {
+        tm_line *line = &lines[at];
         uint64_t checks = tm_get_acquire(&line->checks);
         for (uint64_t marks = tm_match(checks, check); marks; marks &= marks - 1) {
             tm_block *block = tm_get(&line->blocks[tm_lane_of(marks)]);
