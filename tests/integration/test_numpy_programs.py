@@ -18,7 +18,8 @@ Values = list[np.ndarray]
 
 def make(values: Values, one: int, two: int) -> np.ndarray:
     """Give a new array whose length one number says, and its contents the other."""
-    array = np.arange(one * 97 % 5000).astype(np.float64)
+    array = np.empty(one * 97 % 5000)
+    array[:] = np.arange(array.size)
     array *= two
     return array
 
