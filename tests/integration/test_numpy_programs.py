@@ -33,7 +33,7 @@ def add(values: Values, one: int, two: int) -> np.ndarray:
     """Give the sum of two arrays, as long as the shorter one."""
     a, b = values[one % len(values)].ravel(), values[two % len(values)].ravel()
     size = min(a.size, b.size)
-    return a[:size] + 2 * b[:size] - a[:size] * b[:size]
+    return np.asarray(a[:size] + 2 * b[:size] - a[:size] * b[:size])
 
 
 def grow(values: Values, one: int, two: int) -> np.ndarray:
