@@ -293,12 +293,21 @@ static int64_t cached_room(const tm_accounts *accounts, const tm_row *row)
     return most - row->cached_bound;
 }
 
-static void extend(tm_accounts *accounts, tm_cache *cache, unsigned at, size_t size)
+/* The block that the owner is just allocating (or freeing) counts from here on: together with what is live (cached)
+ * in this moment it may be a new peak. Were it not counted, threads whose blocks together pass the peak would take
+ * the room from each other at every call. */
+static void extend(tm_accounts *accounts, tm_cache *cache, unsigned at, size_t size, bool freed)
 {
     tm_row *row = &accounts->rows[at];
     tm_cell *cell = &cache->cells[at];
-    if (row->live_peak - row->live_bound < (int64_t)size || cached_room(accounts, row) < (int64_t)size)
-        (void)tighten(accounts, at);
+    int64_t free_room = freed ? cached_room(accounts, row) : row->live_peak - row->live_bound;
+    if (free_room < (int64_t)size) {
+        tm_sums all = tighten(accounts, at);
+        if (!freed)
+            raise_to(&row->live_peak, all.live + (int64_t)size);
+        else if (all.cached + (int64_t)size <= accounts->cached_limit)
+            raise_to(&row->cached_peak, all.cached + (int64_t)size);
+    }
     int64_t live = share(row->live_peak - row->live_bound, size);
     int64_t cached = share(cached_room(accounts, row), size);
     tm_put(&cell->live, tm_get(&cell->live) + live);
@@ -307,11 +316,11 @@ static void extend(tm_accounts *accounts, tm_cache *cache, unsigned at, size_t s
     row->cached_bound += cached;
 }
 
-void tmi_accounts_grant(tm_accounts *accounts, tm_cache *cache, unsigned bucket, size_t size)
+void tmi_accounts_grant(tm_accounts *accounts, tm_cache *cache, unsigned bucket, size_t size, bool freed)
 {
     pthread_mutex_lock(&accounts->lock);
-    extend(accounts, cache, bucket, size);
-    extend(accounts, cache, TM_WHOLE, size);
+    extend(accounts, cache, bucket, size, freed);
+    extend(accounts, cache, TM_WHOLE, size, freed);
     pthread_mutex_unlock(&accounts->lock);
 }
 

@@ -175,7 +175,7 @@ tm_block *tmi_retry_hot(tm_manager *manager, size_t size, unsigned flags)
     if (!tmi_cache_lower_floor(cache, size)) {
         if (!tm_get(&tm_slot_of(cache, size)->top))
             return NULL;
-        tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size);
+        tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size, false);
         (void)tmi_cache_lower_floor(cache, size);
     }
     return tm_cache_pop(cache, size, flags);
@@ -190,7 +190,7 @@ bool tmi_retry_push(tm_manager *manager, tm_block *block, uintptr_t address, uns
     if (!tmi_cache_raise_ceiling(cache, size)) {
         if (tmi_slot_size(tm_slot_of(cache, size)) != size)
             return false;
-        tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size);
+        tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size, true);
         (void)tmi_cache_raise_ceiling(cache, size);
     }
     return tm_cache_push(cache, block, address, bits);
