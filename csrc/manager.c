@@ -133,12 +133,32 @@ void tmi_disown(tm_manager *manager, void *pointer)
         tm_put_release(&block->state, tm_get(&block->state) & ~(uint64_t)TM_OWNED);
 }
 
+static void *try_entered(tm_manager *manager, size_t size)
+{
+    tm_event event;
+    if (size == 0 || size > manager->options.threshold)
+        return NULL;
+    size = manager->policy->block_size(size);
+    tm_block *block =
+        serve_cached(manager, tmi_cache_of(manager), size, manager->backend.min_alignment, &event);
+    if (!block)
+        return NULL;
+    record(manager, size, &event);
+    return hand_out(block, 0);
+}
+
 void *tm_try_allocate(tm_manager *manager, size_t size)
 {
+    void *address = NULL;
     tm_block *block = tm_pop(manager, size, 0);
     if (!block)
         block = tmi_retry_hot(manager, size, 0);
-    return block ? tm_block_address(block) : NULL;
+    if (block)
+        return tm_block_address(block);
+    if (tmi_enter(manager)) /* what the policy keeps needs no backend call either */
+        address = try_entered(manager, size);
+    tmi_leave(manager);
+    return address;
 }
 
 static __attribute__((noinline)) void *allocate_cold(tm_manager *manager, size_t size)

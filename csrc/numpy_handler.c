@@ -18,14 +18,16 @@ struct tm_numpy_pool {
 
 static struct {
     tm_numpy_table table;
+    tm_numpy_table plain; /* a copy of the original, to be called without a detour */
     const tm_numpy_table *original;
     tm_numpy_pool *_Atomic serving;
+    _Atomic size_t smallest;      /* of the sizes that the serving pool takes; no pool: more than any size */
     tm_numpy_pool *_Atomic pools; /* all that ever were: few, one for each set of settings */
     _Atomic size_t live;
     _Atomic uintptr_t lowest, highest; /* of the addresses that pools ever gave */
     int (*set)(void *capsule, void *table);
     void *capsule;
-} handler = {.lowest = UINTPTR_MAX};
+} handler = {.smallest = SIZE_MAX, .lowest = UINTPTR_MAX};
 
 /* --- one pool ------------------------------------------------------------------------------------ */
 
@@ -82,38 +84,37 @@ static bool may_be_pooled(const void *address)
     return tm_is_aligned(at, PAGE) && at >= tm_get(&handler.lowest) && at <= tm_get(&handler.highest);
 }
 
-/* Null for a size that is not served, and when the pool has no memory; the original table is asked then. */
-static void *pool_take(size_t size, void *(*take)(tm_numpy_pool *pool, size_t size))
+/* Null when the pool has no memory; the original table is asked then. */
+static __attribute__((noinline)) void *pool_take(size_t size, void *(*take)(tm_numpy_pool *pool, size_t size))
 {
     tm_numpy_pool *pool = tm_get_acquire(&handler.serving);
-    if (!pool || size < pool->min_size)
+    void *address = pool ? take(pool, size) : NULL;
+    if (!address)
         return NULL;
-    void *address = take(pool, size);
     if (tm_unlikely(!tm_is_aligned((uintptr_t)address, PAGE))) {
         (void)tm_free(pool->manager, address); /* its address would not tell whose it is */
         return NULL;
     }
-    if (address) {
-        widen((uintptr_t)address);
-        pool_count(pool, 1);
-    }
+    widen((uintptr_t)address);
+    pool_count(pool, 1);
     return address;
 }
 
 /* The caller holds the block, so that the answer can't change while it is used. */
-static bool pool_owns(const tm_numpy_pool *pool, const void *address)
+static bool pool_owns(const tm_numpy_pool *pool, const void *address, size_t *bytes)
 {
     tm_block_info info;
-    return tm_get(&pool->live) > 0 && tm_find_block(pool->manager, address, &info) && info.live &&
-           info.address == (uintptr_t)address;
+    if (tm_get(&pool->live) == 0 || !tm_find_block(pool->manager, address, &info))
+        return false;
+    *bytes = info.size;
+    return info.live && info.address == (uintptr_t)address;
 }
 
-static tm_numpy_pool *owner_of(const void *address)
+/* pre: may_be_pooled. Null: the block is the original table's. Else *bytes is its size. */
+static __attribute__((noinline)) tm_numpy_pool *owner_of(const void *address, size_t *bytes)
 {
-    if (tm_likely(!may_be_pooled(address)))
-        return NULL;
     tm_numpy_pool *pool = tm_get_acquire(&handler.pools);
-    while (pool && !pool_owns(pool, address))
+    while (pool && !pool_owns(pool, address, bytes))
         pool = pool->next;
     return pool;
 }
@@ -144,61 +145,107 @@ static bool gave_memory_back(void)
     return pool && tm_trim(pool->manager, 0) > 0;
 }
 
+static __attribute__((noinline)) void *malloc_again(void *context, size_t size)
+{
+    return gave_memory_back() ? handler.plain.malloc(context, size) : NULL;
+}
+
+static __attribute__((noinline)) void *calloc_again(void *context, size_t count, size_t size)
+{
+    return gave_memory_back() ? handler.plain.calloc(context, count, size) : NULL;
+}
+
+/* A small array is what counts here: two tests are all that it pays for the pool. */
 static void *handler_malloc(void *context, size_t size)
 {
-    void *address = pool_take(size, allocate);
-    if (!address)
-        address = handler.original->malloc(context, size);
-    if (tm_unlikely(!address) && gave_memory_back())
-        address = handler.original->malloc(context, size);
-    return address;
+    void *address = tm_likely(size < tm_get(&handler.smallest)) ? NULL : pool_take(size, allocate);
+    if (tm_likely(!address))
+        address = handler.plain.malloc(context, size);
+    return tm_likely(address != NULL) ? address : malloc_again(context, size);
 }
 
 static void *handler_calloc(void *context, size_t count, size_t size)
 {
     size_t bytes;
-    bool fits = !__builtin_mul_overflow(count, size, &bytes);
-    void *address = fits ? pool_take(bytes, allocate_zeroed) : NULL;
-    if (!address)
-        address = handler.original->calloc(context, count, size);
-    if (tm_unlikely(!address) && gave_memory_back())
-        address = handler.original->calloc(context, count, size);
-    return address;
+    void *address = NULL;
+    if (tm_unlikely(!__builtin_mul_overflow(count, size, &bytes) && bytes >= tm_get(&handler.smallest)))
+        address = pool_take(bytes, allocate_zeroed);
+    if (tm_likely(!address))
+        address = handler.plain.calloc(context, count, size);
+    return tm_likely(address != NULL) ? address : calloc_again(context, count, size);
 }
 
-/* pre: the block is the pool's. The new one comes from where a new array would. */
-static void *copy_over(tm_numpy_pool *pool, void *address, size_t size)
+/* pre: the block is the pool's and has these bytes. The new one comes from where a new array would. */
+static void *copy_over(tm_numpy_pool *pool, void *address, size_t bytes, size_t size)
 {
-    tm_block_info info;
-    void *moved = handler_malloc(handler.original->context, size);
-    if (!moved || !tm_find_block(pool->manager, address, &info))
+    void *moved = handler_malloc(handler.plain.context, size);
+    if (!moved)
         return NULL;
-    memcpy(moved, address, info.size < size ? info.size : size);
+    memcpy(moved, address, bytes < size ? bytes : size);
     pool_give(pool, address);
     return moved;
+}
+
+/* A cached block that is there anyway, with a copy, or the system's resizing, without: the latter spends this
+ * block, whose size the program will want again, and gives new pages that have to be touched. So copying pays,
+ * as it does for the C library up to the size that it recycles, and beyond that when little is to be copied. */
+static bool copying_pays(const tm_numpy_pool *pool, size_t bytes, size_t wanted)
+{
+    return pool == tm_get_acquire(&handler.serving) &&
+           (bytes <= LARGEST_RECYCLED || wanted / 2 >= bytes || wanted <= bytes / 2);
+}
+
+/* pre: the block is the pool's and has these bytes; wanted, a class, is mapped. Null: nothing changed. */
+static void *resize(tm_numpy_pool *pool, void *address, size_t bytes, size_t wanted)
+{
+    void *moved = copying_pays(pool, bytes, wanted) ? tm_try_allocate(pool->manager, wanted) : NULL;
+    if (moved) {
+        memcpy(moved, address, bytes < wanted ? bytes : wanted);
+        (void)tm_free(pool->manager, address);
+    } else {
+        moved = tm_reallocate(pool->manager, address, wanted);
+    }
+    if (moved)
+        widen((uintptr_t)moved);
+    return moved;
+}
+
+/* pre: the block is the pool's and has these bytes. One that is filled by more than half stays as it is. */
+static void *pool_resize(tm_numpy_pool *pool, void *address, size_t bytes, size_t size)
+{
+    if (size <= bytes && size > bytes / 2)
+        return address;
+    if (size < pool->min_size || class_of(size) < MAPPED)
+        return copy_over(pool, address, bytes, size);
+    return resize(pool, address, bytes, class_of(size));
 }
 
 /* An array that the original table serves stays with it, however far it grows. */
 static void *handler_realloc(void *context, void *address, size_t size)
 {
-    tm_numpy_pool *pool = owner_of(address);
-    if (!pool)
-        return address ? handler.original->realloc(context, address, size) : handler_malloc(context, size);
-    if (size < pool->min_size || class_of(size) < MAPPED)
-        return copy_over(pool, address, size);
-    void *resized = tm_reallocate(pool->manager, address, class_of(size));
-    if (resized)
-        widen((uintptr_t)resized);
-    return resized;
+    size_t bytes;
+    if (!address)
+        return handler_malloc(context, size);
+    tm_numpy_pool *pool = may_be_pooled(address) ? owner_of(address, &bytes) : NULL;
+    return pool ? pool_resize(pool, address, bytes, size) : handler.plain.realloc(context, address, size);
+}
+
+static __attribute__((noinline)) void free_doubtful(void *context, void *address, size_t size)
+{
+    size_t bytes;
+    tm_numpy_pool *pool = owner_of(address, &bytes);
+    if (pool)
+        pool_give(pool, address);
+    else
+        handler.plain.free(context, address, size);
 }
 
 static void handler_free(void *context, void *address, size_t size)
 {
-    tm_numpy_pool *pool = owner_of(address);
-    if (tm_unlikely(pool != NULL))
-        pool_give(pool, address);
+    if (tm_likely(!may_be_pooled(address)))
+        handler.plain.free(context, address, size);
     else
-        handler.original->free(context, address, size);
+        free_doubtful(context, address, size);
 }
 
 /* --- switching ----------------------------------------------------------------------------------- */
@@ -231,6 +278,7 @@ tm_numpy_table *tmi_numpy_table(const tm_numpy_table *original)
     if (handler.original == original)
         return &handler.table;
     handler.original = original;
+    handler.plain = *original;
     handler.table = (tm_numpy_table){.version = original->version,
                                      .context = original->context, /* handed on with each call */
                                      .malloc = handler_malloc,
@@ -255,6 +303,7 @@ void tmi_numpy_serve(tm_numpy_pool *pool)
     if (pool)
         teach_the_c_library();
     tm_numpy_pool *former = atomic_exchange(&handler.serving, pool);
+    tm_put(&handler.smallest, pool ? pool->min_size : SIZE_MAX);
     if (former && former != pool)
         (void)tm_trim(former->manager, 0);
     restore_when_drained();

@@ -124,6 +124,37 @@ def test_a_growing_array_is_moved_by_the_system() -> None:
         del array
 
 
+@pytest.mark.parametrize(("before", "after"), [(4, 8), (4, 5), (12, 5), (40, 100), (100, 40), (9, 3)])
+def test_resizing_again_and_again(before: int, after: int) -> None:
+    """A program that resizes in a loop is served by the same few blocks, and what is kept doesn't pile up."""
+    with fresh_pool() as pool:
+        for turn in range(12):
+            array = bytes_of(before * MIB, turn)
+            array.resize(after * MIB, refcheck=False)
+            assert array[0] == array[min(before, after) * MIB - 1] == turn
+            del array
+            if turn == 4:
+                start = pool.stats()
+        assert start.device_allocations == pool.stats().device_allocations
+        assert start.held.now == pool.stats().held.now
+
+
+def test_shrinking_a_little_keeps_the_block() -> None:
+    """An array that shrinks to more than half of its block stays where it is; below that memory goes back."""
+    with fresh_pool() as pool:
+        array = bytes_of(64 * MIB, 7)
+        address = array.ctypes.data
+        array.resize(33 * MIB, refcheck=False)
+        assert (64 * MIB, address) == (pool.stats().live.now, array.ctypes.data)
+        array.resize(20 * MIB, refcheck=False)
+        assert 20 * MIB == pool.stats().live.now
+        assert (array == 7).all()
+        array.resize(MIB, refcheck=False)
+        assert (0, 0) == (pool.stats().live.now, pool.live_blocks)
+        assert (array == 7).all()
+        del array
+
+
 def test_memory_functions_of_numpy() -> None:
     """What NumPy builds by growing, and what it copies, has the right contents."""
     with fresh_pool(min_size=1):
