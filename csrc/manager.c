@@ -373,13 +373,22 @@ int tm_try_free(tm_manager *manager, void *pointer)
                : 1;
 }
 
-/* Any block of the thread's cache but the latest one; and whatever else comes. */
-static __attribute__((noinline)) tm_status free_other(tm_manager *manager, void *pointer, tm_cache *cache)
+/* A block that is not the first in its line of the index with that check; and whatever else comes. */
+static __attribute__((noinline)) tm_status free_searched(tm_manager *manager, void *pointer, tm_cache *cache)
 {
     tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
     if (tm_likely(block != NULL) && tm_likely(tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE)))
         return TM_OK;
     return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
+}
+
+/* Any block of the thread's cache but the latest one. */
+static __attribute__((noinline)) tm_status free_other(tm_manager *manager, void *pointer, tm_cache *cache)
+{
+    tm_block *block = tm_tables_guess(&manager->tables, (uintptr_t)pointer);
+    if (tm_likely(block != NULL) && tm_likely(tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE)))
+        return TM_OK;
+    return free_searched(manager, pointer, cache);
 }
 
 static __attribute__((noinline)) tm_status free_cold(tm_manager *manager, void *pointer)

@@ -72,6 +72,16 @@ static inline uint64_t tm_match(uint64_t checks, uint64_t check)
 
 static inline unsigned tm_lane_of(uint64_t marks) { return (unsigned)__builtin_ctzll(marks) >> 3; }
 
+/* Lock-free and quick: the first block whose check fits, which is nearly always the one with the address; or null. */
+static inline tm_block *tm_tables_guess(tm_tables *tables, uintptr_t address)
+{
+    uintptr_t hot = tm_get_acquire(&tables->hot);
+    uint64_t hash = tm_hash(address);
+    tm_line *line = (tm_line *)(hot & ~(uintptr_t)63) + (hash >> (hot & 63));
+    uint64_t marks = tm_match(tm_get_acquire(&line->checks), tm_check_of(hash));
+    return tm_likely(marks != 0) ? tm_get(&line->blocks[tm_lane_of(marks)]) : NULL;
+}
+
 /* Lock-free: a block whose address was this one when it was read, or null. Null may be wrong while
  * another thread changes the table: ask tmi_tables_find_locked before believing it. */
 static inline tm_block *tm_tables_find(tm_tables *tables, uintptr_t address)
