@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_SIZE", "ArrayPool", "default_cached_limit", "install", "pooled", "uninstall"]
 
-MIN_SIZE = 4 << 20  # bytes: below it the C library recycles as well as we do, measured in docs/performance.md
+MIN_SIZE = 4 << 20  # bytes: below it the C library recycles as well; docs/decisions has the measurements
 _DEVICE = "host:0"  # whose settings hold
 _SUPPORTED = "use a version that this release of targetmem is tested with (1.26, 2.0 to 2.5)"
 
