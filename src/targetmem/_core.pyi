@@ -148,8 +148,8 @@ class NumpyPool:
     def live_blocks(self) -> int: ...
     def __init__(
         self,
-        *,
         policy: str,
+        *,
         threshold: int,
         cached_limit: int,
         min_size: int,

@@ -23,7 +23,6 @@ cdef int _DEFAULT_HANDLER = 306  # its place in NumPy's table of functions, sinc
 cdef const tm_numpy_table *_original = NULL
 
 
-
 cdef object _capsule_of(api):
     """Give the capsule of the default handler. Raises ValueError that says what was found instead."""
     cdef void **functions = <void **>PyCapsule_GetPointer(api, NULL)
@@ -57,7 +56,7 @@ cdef object _attach(api):
         if has_gil is None or has_gil():
             tmi_numpy_when_drained(_set_table, <void *>capsule)
     elif found is not _original:
-        raise ValueError("expected NumPy's own table in the default handler, got one that was put in meanwhile")
+        raise ValueError("expected NumPy's own table in the default handler, got one put in meanwhile")
     PyCapsule_SetPointer(capsule, tmi_numpy_table(found))
 
 
@@ -81,7 +80,7 @@ cdef class NumpyPool:
     cdef tm_numpy_pool *handle
     cdef object pressure
 
-    def __init__(self, *, str policy, threshold, cached_limit, size_t min_size, pressure):
+    def __init__(self, str policy, *, threshold, cached_limit, size_t min_size, pressure):
         cdef bytes name = policy.encode()
         cdef tm_options options
         if self.handle is not NULL:
@@ -112,10 +111,10 @@ cdef class NumpyPool:
     def serve(self, api, /):
         """Serve every new array of the process from now on, in every thread and context.
 
-        `api` is NumPy's `_ARRAY_API`, whose table of functions leads to the capsule of the default handler, the
-        one capsule that all arrays name whose memory NumPy obtains. It holds our table from now on, and the
-        original one again once nothing serves and no pooled array is left. Raises ValueError, which says what
-        was found, when NumPy is not built as expected; nothing is changed then.
+        `api` is NumPy's `_ARRAY_API`, whose table of functions leads to the capsule of the default handler,
+        which all arrays name whose memory NumPy obtains. It holds our table from now on, and the original one
+        again once nothing serves and no pooled array is left. Raises ValueError, which says what was found,
+        when NumPy is not built as expected; nothing is changed then.
         """
         self.manager()
         _attach(api)
@@ -158,5 +157,6 @@ def numpy_stop():
 
 
 def numpy_attached(api, /):
-    """Tell whether the capsule of NumPy's default handler holds the table that can serve arrays from a pool."""
-    return _original is not NULL and PyCapsule_GetPointer(_capsule_of(api), _HANDLER) is tmi_numpy_table(_original)
+    """Tell whether NumPy's default handler holds the table that can serve arrays from a pool."""
+    cdef void *found = PyCapsule_GetPointer(_capsule_of(api), _HANDLER)
+    return _original is not NULL and found is tmi_numpy_table(_original)
