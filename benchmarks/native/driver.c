@@ -130,8 +130,10 @@ static void churn_pairs(size_t depth, size_t pairs) {
 }
 
 static double churn(size_t depth, uint64_t seed, size_t pairs) {
-    if (blocks.seed != seed)
+    if (blocks.seed != seed) {
         draw_order(seed);
+        churn_pairs(depth, blocks.count < SEQUENCE ? blocks.count : SEQUENCE); /* the first visit is no steady state */
+    }
     pairs = (pairs + depth - 1) / depth * depth;
     churn_pairs(depth, pairs / 10 + 1);
     double start = now(CLOCK_THREAD_CPUTIME_ID);
