@@ -44,11 +44,13 @@ NAMES = {"np": np, "line": [1.0, 2.0, 3.0], "which": np.array([1, 5, 9, 30])}
 
 
 def arrays(shapes: dict[str, Any]) -> dict[str, Any]:
-    """Make arrays of ones, and in front of each one something that moves it by a random distance."""
+    """Make arrays of ones at random distances, and a hole among them as big as one, for the result."""
     made: dict[str, Any] = dict(NAMES)
-    for name, shape in shapes.items():
+    for name, shape in [*shapes.items(), *(("hole", shape) for shape in [*shapes.values()][:1])]:
         made[f"before {name}"] = bytearray(random.randrange(1024, 9216))
         made[name] = np.ones(shape)
+    made["behind"] = bytearray(random.randrange(1024, 9216))
+    made.pop("hole", None)
     return made
 
 

@@ -32,8 +32,7 @@ def bars(report: dict[str, Any]) -> list[str]:
     for figure in (figure for each in report["figures"].values() for figure in each):
         for bar in figure["bars"]:
             limit = f"{'≥' if bar['at_least'] else '≤'} {number(bar['limit'])}"
-            verdict = "yes" if bar["passed"] else "**no**"
-            lines.append(row([figure["name"], bar["text"], limit, number(bar["reached"]), verdict]))
+            lines.append(row([figure["name"], bar["text"], limit, number(bar["reached"]), bar["verdict"]]))
     return [*lines, ""]
 
 
