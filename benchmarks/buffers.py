@@ -64,6 +64,8 @@ def pairs(names: list[str], settings: Settings) -> Iterator[Figure]:
             bars = []
             if "pyopencl" in answers:
                 bars.append(Bar("<= 1/4 of PyOpenCL's pool", 0.25, ratio(answers, "targetmem", "pyopencl")))
+                by_device = ratio(answers, "targetmem device", "pyopencl")
+                bars.append(Bar("aim: Device.allocate as well", 0.25, by_device, aim=True))
             if "no-op method" in answers:
                 over_noop = ratio(answers, "targetmem", "no-op method")
                 bars.append(Bar("aim: 2 x a no-op C method", 2.0, over_noop, aim=True))
