@@ -36,26 +36,30 @@ typedef struct bench_blocks {
 
 static bench_blocks blocks;
 
-static double now(clockid_t clock) {
+static double now(clockid_t clock)
+{
     struct timespec time;
     clock_gettime(clock, &time);
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-static void fail(const char *what) {
+static void fail(const char *what)
+{
     fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
     exit(2);
 }
 
 /* The compiler must believe that the pointer is used. */
-static inline void *escape(void *pointer) {
+static inline void *escape(void *pointer)
+{
     __asm__ volatile("" : "+r"(pointer)::"memory");
     if (__builtin_expect(!pointer, 0))
         fail("allocate gave null");
     return pointer;
 }
 
-static void pin(int cpu) {
+static void pin(int cpu)
+{
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
@@ -65,19 +69,22 @@ static void pin(int cpu) {
 
 /* --- patterns --------------------------------------------------------------------------------- */
 
-static void hot_pairs(size_t size, size_t pairs) {
+static void hot_pairs(size_t size, size_t pairs)
+{
     for (size_t i = 0; i < pairs; i++)
         peer_free(escape(peer_allocate(size)));
 }
 
-static double hot(size_t size, size_t pairs) {
+static double hot(size_t size, size_t pairs)
+{
     hot_pairs(size, pairs / 10 + 1);
     double start = now(CLOCK_THREAD_CPUTIME_ID);
     hot_pairs(size, pairs);
     return (now(CLOCK_THREAD_CPUTIME_ID) - start) / (double)pairs;
 }
 
-static void live(size_t count, size_t size) {
+static void live(size_t count, size_t size)
+{
     for (size_t i = 0; i < blocks.count; i++)
         peer_free(blocks.pointers[i]);
     blocks.pointers = realloc(blocks.pointers, (count ? count : 1) * sizeof *blocks.pointers);
@@ -91,14 +98,16 @@ static void live(size_t count, size_t size) {
 }
 
 /* splitmix64: the same sequence for each peer and each run. */
-static uint64_t next_random(uint64_t *state) {
+static uint64_t next_random(uint64_t *state)
+{
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-static void draw_order(uint64_t seed) {
+static void draw_order(uint64_t seed)
+{
     uint64_t state = seed;
     if (!blocks.order && !(blocks.order = malloc(SEQUENCE * sizeof *blocks.order)))
         fail("malloc");
@@ -109,7 +118,8 @@ static void draw_order(uint64_t seed) {
 }
 
 /* A block may be drawn twice in one go: its place is null between free and allocate. */
-static void churn_go(const uint32_t *which, size_t depth) {
+static void churn_go(const uint32_t *which, size_t depth)
+{
     for (size_t i = 0; i < depth; i++)
         if (blocks.pointers[which[i]]) {
             peer_free(blocks.pointers[which[i]]);
@@ -120,7 +130,8 @@ static void churn_go(const uint32_t *which, size_t depth) {
             blocks.pointers[which[i]] = escape(peer_allocate(blocks.size));
 }
 
-static void churn_pairs(size_t depth, size_t pairs) {
+static void churn_pairs(size_t depth, size_t pairs)
+{
     for (size_t done = 0; done < pairs; done += depth) {
         if (blocks.position + depth > SEQUENCE)
             blocks.position = 0;
@@ -129,10 +140,12 @@ static void churn_pairs(size_t depth, size_t pairs) {
     }
 }
 
-static double churn(size_t depth, uint64_t seed, size_t pairs) {
+static double churn(size_t depth, uint64_t seed, size_t pairs)
+{
     if (blocks.seed != seed) {
         draw_order(seed);
-        churn_pairs(depth, blocks.count < SEQUENCE ? blocks.count : SEQUENCE); /* the first visit is no steady state */
+        churn_pairs(depth, blocks.count < SEQUENCE ? blocks.count
+                                                   : SEQUENCE); /* the first visit is no steady state */
     }
     pairs = (pairs + depth - 1) / depth * depth;
     churn_pairs(depth, pairs / 10 + 1);
@@ -151,12 +164,14 @@ typedef struct bench_worker {
     long preempted; /* how often another process took the core meanwhile */
 } bench_worker;
 
-static long preemptions(void) {
+static long preemptions(void)
+{
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nivcsw;
 }
 
-static void *work(void *argument) {
+static void *work(void *argument)
+{
     bench_worker *worker = argument;
     pin(worker->cpu);
     hot_pairs(worker->size, worker->pairs / 10 + 1);
@@ -172,7 +187,8 @@ static void *work(void *argument) {
 }
 
 /* Run `count` threads at once, each with its own size, on its own core. *preempted: did another process disturb? */
-static double throughput_once(int count, const size_t *sizes, size_t pairs, long *preempted) {
+static double throughput_once(int count, const size_t *sizes, size_t pairs, long *preempted)
+{
     atomic_int waiting = count;
     bench_worker workers[2];
     pthread_t threads[2];
@@ -193,7 +209,8 @@ static double throughput_once(int count, const size_t *sizes, size_t pairs, long
 
 /* Pairs per nanosecond. The wall clock also counts what other processes take: then try again. Waiting for a
  * lock is no preemption, so it always counts. */
-static double throughput(int count, const size_t *sizes, size_t pairs) {
+static double throughput(int count, const size_t *sizes, size_t pairs)
+{
     double result = 0;
     long preempted = 1;
     for (int attempt = 0; attempt < ATTEMPTS && preempted; attempt++)
@@ -201,7 +218,8 @@ static double throughput(int count, const size_t *sizes, size_t pairs) {
     return result;
 }
 
-static void threads(const size_t *sizes, size_t pairs, double *nanoseconds, double *ratio) {
+static void threads(const size_t *sizes, size_t pairs, double *nanoseconds, double *ratio)
+{
     double first = throughput(1, sizes, pairs), second = throughput(1, sizes + 1, pairs);
     double both = throughput(2, sizes, pairs);
     *nanoseconds = (1 / first + 1 / second) / 2;
@@ -210,7 +228,8 @@ static void threads(const size_t *sizes, size_t pairs, double *nanoseconds, doub
 
 /* --- commands --------------------------------------------------------------------------------- */
 
-static int serve(const char *line) {
+static int serve(const char *line)
+{
     size_t a, b, c;
     if (!strncmp(line, "version", 7)) {
         printf("%s\n", peer_version());
@@ -233,7 +252,8 @@ static int serve(const char *line) {
     return !fflush(stdout);
 }
 
-int main(void) {
+int main(void)
+{
     char line[256];
     if (peer_create())
         return 3;

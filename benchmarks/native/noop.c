@@ -2,7 +2,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-static PyObject *allocate(PyObject *self, PyObject *size) {
+static PyObject *allocate(PyObject *self, PyObject *size)
+{
     (void)self;
     (void)size;
     Py_RETURN_NONE;
@@ -18,7 +19,8 @@ static PyTypeObject noop_type = {
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "noop", NULL, -1, NULL, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit_noop(void) {
+PyMODINIT_FUNC PyInit_noop(void)
+{
     PyObject *made = PyModule_Create(&module);
     if (!made || PyModule_AddType(made, &noop_type)) {
         Py_XDECREF(made);

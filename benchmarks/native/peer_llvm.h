@@ -7,7 +7,8 @@
 
 static const char *peer_version(void) { return __clang_version__; }
 
-static int peer_create(void) {
+static int peer_create(void)
+{
     int touched = 0;
 #pragma omp target map(tofrom : touched) device(PEER_DEVICE)
     touched = 1 + omp_is_initial_device();

@@ -4,9 +4,11 @@
 
 static char peer_version_text[32];
 
-static const char *peer_version(void) {
+static const char *peer_version(void)
+{
     int version = mi_version(); /* 209 = 2.0.9 */
-    snprintf(peer_version_text, sizeof peer_version_text, "%d.%d.%d", version / 100, version / 10 % 10, version % 10);
+    snprintf(peer_version_text, sizeof peer_version_text, "%d.%d.%d", version / 100, version / 10 % 10,
+             version % 10);
     return peer_version_text;
 }
 static int peer_create(void) { return 0; }

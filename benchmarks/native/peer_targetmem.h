@@ -5,7 +5,8 @@ static tm_manager *peer_manager;
 
 static const char *peer_version(void) { return PEER_BUILD; }
 
-static int peer_create(void) {
+static int peer_create(void)
+{
     tm_options options = {.version = TM_ABI_VERSION, .threshold = TM_UNLIMITED, .cached_limit = TM_UNLIMITED};
     tm_status status = tm_manager_create(tm_host_backend(), &options, &peer_manager);
     if (status != TM_OK)
