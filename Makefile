@@ -15,7 +15,7 @@ SWITCHES := $(foreach name,SANITIZE COVERAGE DEBUG STATISTICS,$(name)=$(TARGETME
 export TARGETMEM_SANITIZE TARGETMEM_COVERAGE TARGETMEM_DEBUG TARGETMEM_STATISTICS
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test native lint format bench-smoke bench wheel clean FORCE
+.PHONY: help build demo test native sanitize lint format bench-smoke bench wheel clean FORCE
 .DELETE_ON_ERROR:
 
 help: ## list the goals
@@ -32,6 +32,12 @@ test: build ## run the tests (PYTEST_ARGS='-k name' for some of them)
 
 native: build ## run the C stress tests under the sanitizers, without an interpreter
 	$(BIN)/python -m pytest tests/native $(PYTEST_ARGS)
+
+sanitize: ## run the tests inside the interpreter with the extension under ASan and UBSan
+	$(MAKE) build TARGETMEM_SANITIZE=address,undefined
+	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	  $(BIN)/python -m pytest $(wildcard tests/unit tests/contract tests/property) $(PYTEST_ARGS); \
+	  status=$$?; $(MAKE) build && exit $$status
 
 lint: $(VENV)/.lint ## run the list of .pre-commit-config.yaml on all files
 	$(BIN)/pre-commit run --all-files --show-diff-on-failure

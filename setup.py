@@ -54,7 +54,7 @@ def flags() -> tuple[list[str], list[str]]:
     if os.environ.get("TARGETMEM_STATISTICS") == "0":
         compiler += ["-DTM_STATISTICS=0"]
     if sanitizers := os.environ.get("TARGETMEM_SANITIZE"):
-        compiler += [f"-fsanitize={sanitizers}", "-fno-omit-frame-pointer", "-g"]
+        compiler += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
         linker += [f"-fsanitize={sanitizers}"]
     return compiler, linker
 

@@ -22,7 +22,10 @@ static tm_slot *next_slot(tm_cache *cache, uint64_t *bits)
     return slot;
 }
 
-static bool in_row(size_t size, unsigned row) { return size && (row == TM_WHOLE || tm_bucket_of(size) == row); }
+static bool in_row(size_t size, unsigned row)
+{
+    return size && (row == TM_WHOLE || tm_bucket_of(size) == row);
+}
 
 /* What the slots may come to within their floors and ceilings. */
 static tm_sums sum_of_bounds(tm_cache *cache, unsigned row)

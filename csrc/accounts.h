@@ -66,12 +66,14 @@ struct tm_slot;
 struct tm_block;
 /* locks: the cache, too. A block counted as cached in the rows goes into a slot, and one comes out of it: together
  * with their accounts, so that nobody ever sees a block twice, or above the limit. */
-void tmi_accounts_plug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, struct tm_block *block,
-                       bool oldest);
-struct tm_block *tmi_accounts_unplug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, uint32_t at);
+void tmi_accounts_plug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot,
+                       struct tm_block *block, bool oldest);
+struct tm_block *tmi_accounts_unplug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot,
+                                     uint32_t at);
 /* Owner: grant room for a block of this size that it is just allocating, or freeing; and, as far as that passes no
  * peak and not the limit, for some more live and cached bytes. */
-void tmi_accounts_grant(tm_accounts *accounts, struct tm_cache *cache, unsigned bucket, size_t size, bool freed);
+void tmi_accounts_grant(tm_accounts *accounts, struct tm_cache *cache, unsigned bucket, size_t size,
+                        bool freed);
 void tmi_accounts_join(tm_accounts *accounts, struct tm_cache *cache);
 /* pre: no slot of the cache is in use. */
 void tmi_accounts_leave(tm_accounts *accounts, struct tm_cache *cache);

@@ -32,6 +32,9 @@ static inline unsigned tm_bucket_of(size_t size) { return 63u - (unsigned)__buil
 
 static inline bool tm_is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
-static inline bool tm_is_aligned(uintptr_t address, size_t alignment) { return (address & (alignment - 1)) == 0; }
+static inline bool tm_is_aligned(uintptr_t address, size_t alignment)
+{
+    return (address & (alignment - 1)) == 0;
+}
 
 #endif

@@ -31,7 +31,7 @@ struct tm_manager;
 struct tm_thread;
 
 typedef struct tm_cache {
-    uint64_t cached_word; /* the state of a block in this cache */
+    uint64_t cached_word;       /* the state of a block in this cache */
     _Atomic uint64_t live_word; /* the state of a block that the owner hands out: its tag */
     tm_slot *slot;              /* used last: known before the block's size is */
     tm_block *latest;           /* handed out last, and likely to be freed first; never null */
@@ -42,8 +42,8 @@ typedef struct tm_cache {
     uint32_t home;
     struct tm_manager *manager; /* null: in the pool of unused caches */
     struct tm_thread *thread;
-    struct tm_cache *next;      /* of the manager's list, or of the pool */
-    struct tm_cache *sibling;   /* next cache of the same thread */
+    struct tm_cache *next;    /* of the manager's list, or of the pool */
+    struct tm_cache *sibling; /* next cache of the same thread */
 } tm_cache;
 
 static inline tm_slot *tm_slot_of(tm_cache *cache, size_t size)

@@ -285,8 +285,8 @@ static const char *check(void *opaque, size_t *blocks, size_t *bytes)
     return NULL;
 }
 
-const tm_policy tmi_exact = {"exact",  create,  destroy,   block_size,  keep, take,
-                             evict,    largest, fork_lock, fork_unlock, check};
+const tm_policy tmi_exact = {"exact", create,  destroy,   block_size,  keep, take,
+                             evict,   largest, fork_lock, fork_unlock, check};
 
 const tm_policy *tmi_policy_find(const char *name)
 {

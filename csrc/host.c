@@ -8,12 +8,12 @@
 
 #include "base.h"
 
-#define MIN_ALIGNMENT 64u              /* bytes: a cache line, and what the widest vector loads want */
+#define MIN_ALIGNMENT 64u /* bytes: a cache line, and what the widest vector loads want */
 #define PAGE ((size_t)4096)
-#define MAPPED ((size_t)64 << 10)      /* from here on a block is a mapping, so that its memory really goes back */
-#define HUGE_FROM ((size_t)4 << 20)    /* from here on huge pages are asked for, as NumPy does */
+#define MAPPED ((size_t)64 << 10) /* from here on a block is a mapping, so that its memory really goes back */
+#define HUGE_FROM ((size_t)4 << 20) /* from here on huge pages are asked for, as NumPy does */
 #define HUGE_PAGE ((size_t)2 << 20)
-#define CHUNK ((size_t)16 << 20)       /* bytes that one look at the resident pages covers */
+#define CHUNK ((size_t)16 << 20) /* bytes that one look at the resident pages covers */
 
 static size_t round_up(size_t size, size_t to) { return (size + to - 1) & ~(to - 1); }
 
@@ -73,7 +73,8 @@ static int host_release(void *context, void *address, size_t size)
 static int resize_mapping(void **address, size_t old_size, size_t new_size, int may_move)
 {
 #if defined(__linux__)
-    void *moved = mremap(*address, round_up(old_size, PAGE), round_up(new_size, PAGE), may_move ? MREMAP_MAYMOVE : 0);
+    void *moved =
+        mremap(*address, round_up(old_size, PAGE), round_up(new_size, PAGE), may_move ? MREMAP_MAYMOVE : 0);
     if (moved == MAP_FAILED)
         return errno;
     *address = moved;

@@ -104,8 +104,8 @@ static tm_block *track(tm_request *request, size_t size, size_t alignment)
     if (!tm_is_aligned(request->base, request->alignment))
         return refuse(request, TM_REASON_MISALIGNED, size, NULL);
     uintptr_t address = (request->base + alignment - 1) & ~(uintptr_t)(alignment - 1);
-    tm_block *block =
-        tmi_tables_insert(&manager->tables, (tm_range){request->base, request->ask}, address, size, &reason, &hit);
+    tm_block *block = tmi_tables_insert(&manager->tables, (tm_range){request->base, request->ask}, address,
+                                        size, &reason, &hit);
     if (!block)
         return refuse(request, reason, size, &hit);
     tm_event *event = request->event;

@@ -5,7 +5,8 @@
 
 /* --- errors ------------------------------------------------------------------------------------- */
 
-tm_status tmi_fail_at(tm_status status, tm_reason reason, uintptr_t address, size_t size, const tm_block_info *hit)
+tm_status tmi_fail_at(tm_status status, tm_reason reason, uintptr_t address, size_t size,
+                      const tm_block_info *hit)
 {
     tmi_self.error = (tm_error){.status = status, .reason = reason, .address = address, .size = size};
     if (hit) {
@@ -55,9 +56,11 @@ static void *hand_out(tm_block *block, unsigned flags)
 }
 
 /* A cached block, from wherever one is; the event says what it means for the accounts. */
-static tm_block *serve_cached(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment, tm_event *event)
+static tm_block *serve_cached(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment,
+                              tm_event *event)
 {
-    *event = (tm_event){.live = (int64_t)size, .cached = -(int64_t)size,
+    *event = (tm_event){.live = (int64_t)size,
+                        .cached = -(int64_t)size,
                         .flows = {.allocations = 1, .hits = 1, .live = size}};
     tm_block *block = cache ? tmi_serve_own(manager, cache, size, alignment) : NULL;
     if (!block)
@@ -116,7 +119,8 @@ void *tmi_allocate(tm_manager *manager, size_t size, size_t alignment, unsigned 
         return NULL;
     }
     *fresh = false;
-    tm_block *block = alignment <= manager->backend.min_alignment ? tmi_retry_hot(manager, size, flags) : NULL;
+    tm_block *block =
+        alignment <= manager->backend.min_alignment ? tmi_retry_hot(manager, size, flags) : NULL;
     if (block)
         return tm_block_address(block);
     void *address = NULL;
@@ -336,7 +340,8 @@ static tm_status free_entered(tm_manager *manager, void *pointer, unsigned flags
     tm_block *block = tm_tables_find(&manager->tables, (uintptr_t)pointer);
     if (!block)
         block = tmi_tables_find_locked(&manager->tables, (uintptr_t)pointer);
-    return block ? free_tracked(manager, block, flags, size) : free_foreign(manager, (uintptr_t)pointer, size);
+    return block ? free_tracked(manager, block, flags, size)
+                 : free_foreign(manager, (uintptr_t)pointer, size);
 }
 
 /* After close, and in a forked child, a free does nothing; only an immortal backend takes its live blocks. */

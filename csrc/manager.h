@@ -17,7 +17,7 @@ struct tm_manager {
     tm_backend backend;
     tm_options options;
     _Atomic int closed, forked;
-    _Atomic int in_flight; /* calls between tmi_enter and tmi_leave */
+    _Atomic int in_flight;       /* calls between tmi_enter and tmi_leave */
     pthread_mutex_t caches_lock; /* who may add, remove or walk the list in accounts.caches */
     tm_accounts accounts;
     struct tm_manager *next; /* registry */
@@ -93,7 +93,8 @@ static inline tm_block *tm_block_at(tm_manager *manager, void *address)
 static inline bool tm_push_owned(tm_manager *manager, tm_block *block)
 {
     tm_cache *cache = tm_cache_mine(manager);
-    return tm_likely(cache != NULL) && tm_cache_push(cache, block, tm_get(&block->address), TM_LIVE | TM_OWNED);
+    return tm_likely(cache != NULL) &&
+           tm_cache_push(cache, block, tm_get(&block->address), TM_LIVE | TM_OWNED);
 }
 /* The block's owning handle lets go: from now on a bare free may free it. pre: the handle owns it. */
 void tmi_disown(tm_manager *manager, void *pointer);
@@ -110,7 +111,8 @@ tm_status tmi_release_block(tm_manager *manager, tm_block *block, tm_event *even
 size_t tmi_release_one(tm_manager *manager, tm_victim victim, bool reclaim);
 void tmi_manager_dispose(tm_manager *manager); /* the memory of the struct and its tables */
 tm_status tmi_fail(tm_status status, tm_reason reason, uintptr_t address, size_t size);
-tm_status tmi_fail_at(tm_status status, tm_reason reason, uintptr_t address, size_t size, const tm_block_info *hit);
+tm_status tmi_fail_at(tm_status status, tm_reason reason, uintptr_t address, size_t size,
+                      const tm_block_info *hit);
 
 /* --- slots.c: blocks between a thread's slots and the policy ---------------------------------------- */
 

@@ -12,7 +12,7 @@ typedef enum tm_victim { TM_LARGEST, TM_OLDEST } tm_victim;
 
 typedef struct tm_policy {
     const char *name;
-    void *(*create)(void); /* null: no host memory */
+    void *(*create)(void);        /* null: no host memory */
     void (*destroy)(void *state); /* pre: empty */
     /* The block bytes that serve a request; requests of equal block bytes are interchangeable. */
     size_t (*block_size)(size_t requested);

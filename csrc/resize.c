@@ -16,9 +16,14 @@ static void record(tm_manager *manager, size_t old_size, size_t new_size)
     bool direct = new_size > manager->options.threshold;
     int64_t less = -(int64_t)old_size, more = (int64_t)new_size;
     tm_event gone = {.live = less, .held = less, .flows = {.frees = 1, .device_releases = 1}};
-    tm_event come = {.live = more, .held = more,
-                     .flows = {.live = new_size, .held = new_size, .allocations = 1, .device_allocations = 1,
-                               .direct = direct, .misses = !direct}};
+    tm_event come = {.live = more,
+                     .held = more,
+                     .flows = {.live = new_size,
+                               .held = new_size,
+                               .allocations = 1,
+                               .device_allocations = 1,
+                               .direct = direct,
+                               .misses = !direct}};
     tmi_accounts_record(&manager->accounts, tm_bucket_of(old_size), &gone);
     tmi_accounts_record(&manager->accounts, tm_bucket_of(new_size), &come);
 }
@@ -41,7 +46,8 @@ static void *resize_range(tm_manager *manager, tm_block *block, uint64_t state, 
         range = (tm_range){(uintptr_t)address, size};
     tm_block *tracked = track(manager, range);
     if (!tracked) { /* no host memory for the record that was just given up: the range cannot be kept */
-        tm_event event = {.live = -(int64_t)old_size, .held = -(int64_t)old_size,
+        tm_event event = {.live = -(int64_t)old_size,
+                          .held = -(int64_t)old_size,
                           .flows = {.frees = 1, .device_releases = 1}};
         (void)tmi_device_release(manager, range.base, range.size, &event);
         tmi_accounts_record(&manager->accounts, tm_bucket_of(old_size), &event);

@@ -10,7 +10,8 @@ static void record(tm_manager *manager, size_t size, const tm_event *event)
 
 void tmi_uncount_free(tm_manager *manager, size_t size)
 {
-    tm_event event = {.live = (int64_t)size, .cached = -(int64_t)size,
+    tm_event event = {.live = (int64_t)size,
+                      .cached = -(int64_t)size,
                       .flows = {.frees = (uint64_t)-1, .cached = (uint64_t)0 - size}};
     record(manager, size, &event);
 }
@@ -42,7 +43,10 @@ bool tmi_flush_slot(tm_manager *manager, tm_cache *cache, tm_slot *slot, uint32_
     return true;
 }
 
-static uint64_t bit_of(const tm_cache *cache, const tm_slot *slot) { return UINT64_C(1) << (slot - cache->slots); }
+static uint64_t bit_of(const tm_cache *cache, const tm_slot *slot)
+{
+    return UINT64_C(1) << (slot - cache->slots);
+}
 
 void tmi_slot_retire(tm_manager *manager, tm_cache *cache, tm_slot *slot)
 {
@@ -52,7 +56,10 @@ void tmi_slot_retire(tm_manager *manager, tm_cache *cache, tm_slot *slot)
         return;
     tm_slot_counts(slot, &pops, &pushes);
     tm_event event = {.live = (int64_t)size * tm_get(&slot->moved),
-                      .flows = {.allocations = pops, .hits = pops, .frees = pushes, .live = pops * size,
+                      .flows = {.allocations = pops,
+                                .hits = pops,
+                                .frees = pushes,
+                                .live = pops * size,
                                 .cached = pushes * size}};
     tm_put(&cache->active, tm_get(&cache->active) & ~bit_of(cache, slot));
     tm_put(&slot->size, 0);

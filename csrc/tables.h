@@ -16,7 +16,8 @@
  * the right one without a branch that could be mispredicted. Nothing in it ever moves. */
 #define TM_LANES 7u
 typedef struct tm_line {
-    _Atomic uint64_t checks; /* bytes 0-6: 0 = free; byte 7: how many blocks had to go to a later line (255: many) */
+    _Atomic uint64_t
+        checks; /* bytes 0-6: 0 = free; byte 7: how many blocks had to go to a later line (255: many) */
     _Atomic(tm_block *) blocks[TM_LANES];
 } tm_line;
 
@@ -28,8 +29,9 @@ typedef struct tm_index {
 } tm_index;
 
 typedef struct tm_tables {
-    _Atomic uintptr_t hot; /* the index for look-ups: its lines' address, which is that of a page, plus its shift */
-    tm_index *index;       /* the same for changes */
+    _Atomic uintptr_t
+        hot;         /* the index for look-ups: its lines' address, which is that of a page, plus its shift */
+    tm_index *index; /* the same for changes */
     pthread_mutex_t lock;
     tm_block_store store;
     size_t count;

@@ -116,7 +116,10 @@ void tmi_close_caches(tm_manager *manager)
     pthread_mutex_unlock(&manager->caches_lock);
 }
 
-static bool may_have(const tm_slot *slot, size_t size) { return tm_get(&slot->size) == size && tm_get(&slot->top); }
+static bool may_have(const tm_slot *slot, size_t size)
+{
+    return tm_get(&slot->size) == size && tm_get(&slot->top);
+}
 
 static bool steal_from(tm_manager *manager, tm_cache *cache, size_t size)
 {

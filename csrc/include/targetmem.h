@@ -25,8 +25,8 @@ extern "C" {
 #endif
 
 #define TM_ABI_VERSION 1u
-#define TM_BUCKETS 64u               /* bucket b holds the sizes 2^b .. 2^(b+1)-1 */
-#define TM_DEFAULT_THRESHOLD 8192u   /* bytes; the original's default */
+#define TM_BUCKETS 64u             /* bucket b holds the sizes 2^b .. 2^(b+1)-1 */
+#define TM_DEFAULT_THRESHOLD 8192u /* bytes; the original's default */
 #define TM_UNLIMITED SIZE_MAX
 
 typedef struct tm_manager tm_manager;
@@ -43,26 +43,26 @@ typedef enum tm_status {
 
 typedef enum tm_reason {
     TM_REASON_NONE = 0,
-    TM_REASON_REFUSED,        /* the backend gave null or an error status (tm_error.native) */
-    TM_REASON_OVERFLOW,       /* size plus alignment padding does not fit in size_t */
-    TM_REASON_METADATA,       /* no host memory left for the manager's own tables */
-    TM_REASON_DOUBLE_FREE,    /* the block is already free (or went back to the device) */
-    TM_REASON_INTERIOR,       /* the pointer lies inside a block, not at its start */
-    TM_REASON_SIZE_MISMATCH,  /* tm_free_sized with another size than was requested */
-    TM_REASON_OWNED,          /* the block belongs to an owning handle, which must free it */
-    TM_REASON_MISALIGNED,     /* the backend's address breaks the alignment (it was given back) */
-    TM_REASON_OVERLAP,        /* the backend's range overlaps a tracked block (not given back) */
-    TM_REASON_ALREADY_LIVE,   /* the backend gave an address that is tracked (not given back) */
-    TM_REASON_RELEASE_FAILED  /* the backend's release gave an error status (tm_error.native) */
+    TM_REASON_REFUSED,       /* the backend gave null or an error status (tm_error.native) */
+    TM_REASON_OVERFLOW,      /* size plus alignment padding does not fit in size_t */
+    TM_REASON_METADATA,      /* no host memory left for the manager's own tables */
+    TM_REASON_DOUBLE_FREE,   /* the block is already free (or went back to the device) */
+    TM_REASON_INTERIOR,      /* the pointer lies inside a block, not at its start */
+    TM_REASON_SIZE_MISMATCH, /* tm_free_sized with another size than was requested */
+    TM_REASON_OWNED,         /* the block belongs to an owning handle, which must free it */
+    TM_REASON_MISALIGNED,    /* the backend's address breaks the alignment (it was given back) */
+    TM_REASON_OVERLAP,       /* the backend's range overlaps a tracked block (not given back) */
+    TM_REASON_ALREADY_LIVE,  /* the backend gave an address that is tracked (not given back) */
+    TM_REASON_RELEASE_FAILED /* the backend's release gave an error status (tm_error.native) */
 } tm_reason;
 
 /* What went wrong in the calling thread's latest failing call. */
 typedef struct tm_error {
     tm_status status;
     tm_reason reason;
-    int native;           /* the backend's own status, 0 when it had none */
-    uintptr_t address;    /* the pointer given to free, or the backend's address */
-    size_t size;          /* requested bytes, or the size given to free */
+    int native;            /* the backend's own status, 0 when it had none */
+    uintptr_t address;     /* the pointer given to free, or the backend's address */
+    size_t size;           /* requested bytes, or the size given to free */
     uintptr_t hit_address; /* the tracked block that was hit, 0 when none */
     size_t hit_size;
 } tm_error;
@@ -76,10 +76,10 @@ typedef struct tm_error {
  * The remaining functions may be null.
  */
 typedef struct tm_backend {
-    uint32_t version;      /* TM_ABI_VERSION */
-    uint32_t flags;        /* TM_BACKEND_... */
-    size_t min_alignment;  /* bytes, power of two; every address of allocate has at least this */
-    void *context;         /* first argument of each function */
+    uint32_t version;     /* TM_ABI_VERSION */
+    uint32_t flags;       /* TM_BACKEND_... */
+    size_t min_alignment; /* bytes, power of two; every address of allocate has at least this */
+    void *context;        /* first argument of each function */
     int (*allocate)(void *context, size_t size, size_t alignment, void **address);
     int (*release)(void *context, void *address, size_t size);
     /* Grow or shrink a range, moving it if it must; *address is updated. 0, or an error status and no change. */
@@ -96,12 +96,12 @@ typedef struct tm_backend {
 #define TM_BACKEND_IMMORTAL 8u        /* release works for ever: live blocks outlive tm_manager_close */
 
 typedef struct tm_options {
-    uint32_t version;     /* TM_ABI_VERSION */
-    uint32_t flags;       /* TM_OPTION_... */
-    const char *policy;   /* "exact"; null means "exact" */
-    size_t threshold;     /* largest managed request in bytes; 0 = manager off, TM_UNLIMITED = all managed */
-    size_t cached_limit;  /* most cached bytes; TM_UNLIMITED = no limit */
-    uintptr_t device;     /* managers with the same non-zero value reclaim from each other */
+    uint32_t version;    /* TM_ABI_VERSION */
+    uint32_t flags;      /* TM_OPTION_... */
+    const char *policy;  /* "exact"; null means "exact" */
+    size_t threshold;    /* largest managed request in bytes; 0 = manager off, TM_UNLIMITED = all managed */
+    size_t cached_limit; /* most cached bytes; TM_UNLIMITED = no limit */
+    uintptr_t device;    /* managers with the same non-zero value reclaim from each other */
     /* Called when the device refused and nothing cached was left: free something and give non-zero to
      * have the request tried again, 0 to give up. step counts 0, 1, 2, ... within one request. */
     int (*pressure)(void *context, size_t wanted, unsigned step);
@@ -111,31 +111,31 @@ typedef struct tm_options {
 #define TM_OPTION_NO_THREAD_CACHE 1u
 
 typedef struct tm_gauge {
-    uint64_t now, peak, total;  /* bytes */
+    uint64_t now, peak, total; /* bytes */
 } tm_gauge;
 
 /* Exact when no call is in flight. For the whole manager, or for one bucket. */
 typedef struct tm_statistics {
     tm_gauge requested, live, cached, held;
-    uint64_t allocations, hits, misses, frees;  /* allocations = hits + misses + direct */
-    uint64_t direct;                            /* requests above the threshold */
+    uint64_t allocations, hits, misses, frees; /* allocations = hits + misses + direct */
+    uint64_t direct;                           /* requests above the threshold */
     uint64_t device_allocations, device_releases, device_failures;
     uint64_t device_nanoseconds;
-    uint64_t reclaims, reclaimed_bytes;         /* blocks (and their bytes) given back by a ladder */
-    uint64_t trims, trimmed_bytes;              /* blocks given back because of tm_trim or the limit */
-    uint64_t padding_bytes;                     /* live - requested, now */
+    uint64_t reclaims, reclaimed_bytes; /* blocks (and their bytes) given back by a ladder */
+    uint64_t trims, trimmed_bytes;      /* blocks given back because of tm_trim or the limit */
+    uint64_t padding_bytes;             /* live - requested, now */
     uint64_t live_blocks, cached_blocks;
-    uint64_t largest_free_block;                /* bytes, 0 when nothing is cached */
+    uint64_t largest_free_block; /* bytes, 0 when nothing is cached */
 } tm_statistics;
 
 typedef struct tm_block_info {
-    uintptr_t address;  /* as handed out */
-    size_t size;        /* block bytes from address on */
-    size_t requested;   /* bytes */
-    uint32_t tag;       /* of tm_set_tag at the time of the allocation */
-    int live;           /* 1 live, 0 cached */
-    int direct;         /* 1 above the threshold */
-    int owned;          /* 1 owned by a handle */
+    uintptr_t address; /* as handed out */
+    size_t size;       /* block bytes from address on */
+    size_t requested;  /* bytes */
+    uint32_t tag;      /* of tm_set_tag at the time of the allocation */
+    int live;          /* 1 live, 0 cached */
+    int direct;        /* 1 above the threshold */
+    int owned;         /* 1 owned by a handle */
 } tm_block_info;
 
 /* --- lifetime ------------------------------------------------------------------------------- */

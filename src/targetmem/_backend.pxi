@@ -62,8 +62,8 @@ cdef class Backend:
         self.table.version = TM_ABI_VERSION
         self.table.context = <void *>self
 
-    def __init__(self, allocate, release, *, size_t min_alignment=1, bint aligns=False, bint host_accessible=False,
-                 bint fork_safe=False, memory_info=None):
+    def __init__(self, allocate, release, *, size_t min_alignment=1, bint aligns=False,
+                 bint host_accessible=False, bint fork_safe=False, memory_info=None):
         for name, function in (("allocate", allocate), ("release", release)):
             if not callable(function):
                 raise TypeError(f"Backend: expected {name} to be callable, got {type(function).__name__}")
@@ -85,7 +85,7 @@ cdef class Backend:
     @staticmethod
     def from_pointers(uintptr_t allocate, uintptr_t release, uintptr_t context=0, *, size_t min_alignment=1,
                       bint aligns=False, bint host_accessible=False, bint fork_safe=False):
-        """Give a backend over two C functions with the signatures of `tm_backend` in targetmem.h, by address."""
+        """Give a backend over two C functions, by address, with the signatures of `tm_backend`."""
         if not allocate or not release:
             raise ValueError("Backend: expected the addresses of two C functions, got 0")
         cdef Backend backend = Backend.__new__(Backend)

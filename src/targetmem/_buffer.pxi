@@ -4,10 +4,11 @@
 @cython.no_gc
 @cython.freelist(64)
 cdef class Buffer:
-    """Memory of a device that gives itself back: on `release`, at the end of a with-statement, or when dropped.
+    """Memory of a device that gives itself back on `release`, at the end of a with-statement, or dropped.
 
-    Get one from `Device.allocate` or `MemoryManager.allocate`. Where the host can reach the memory it offers the
-    buffer protocol and `__array_interface__`, as bytes; `numpy.asarray(buffer)` needs no copy and keeps it alive.
+    Get one from `Device.allocate` or `MemoryManager.allocate`. Where the host can reach the memory it offers
+    the buffer protocol and `__array_interface__`, as bytes; `numpy.asarray(buffer)` needs no copy and keeps
+    it alive.
     """
 
     def __init__(self):
@@ -39,7 +40,7 @@ cdef class Buffer:
         return self.manager.kind
 
     def release(self):
-        """Give the memory back now; a second call does nothing. Raises BufferError while a view of it is in use."""
+        """Give the memory back now; a second call does nothing. Raises BufferError while a view is in use."""
         self.give_back(self.manager, None)
 
     cdef give_back(self, ManagerCore manager, size):
@@ -61,7 +62,7 @@ cdef class Buffer:
             raise manager.failure()
 
     def detach(self):
-        """Give up ownership: the address, which is now to be freed with `manager.free`; the Buffer becomes empty."""
+        """Give up ownership: the address, now to be freed with `manager.free`; the Buffer becomes empty."""
         cdef void *address = self.address
         if self.exports:
             raise BufferError(f"detach: {self.exports} view(s) of this Buffer are in use; drop them first")
@@ -80,7 +81,8 @@ cdef class Buffer:
         return self.bytes
 
     def __repr__(self):
-        where = self.manager.kind if self.manager.owner is None else f"{self.manager.owner.name} {self.manager.kind}"
+        owner = self.manager.owner
+        where = self.manager.kind if owner is None else f"{owner.name} {self.manager.kind}"
         state = "" if self.address is not NULL or self.bytes == 0 else " released"
         return f"<Buffer{state}: {self.bytes} bytes at {<uintptr_t>self.address:#x}, {where}>"
 
@@ -113,11 +115,12 @@ cdef class Buffer:
         if not self.manager.backend.table.flags & TM_BACKEND_HOST_ACCESSIBLE:
             raise AttributeError("__array_interface__: the host cannot reach this memory")
         self.host_address()
-        return {"shape": (self.bytes,), "typestr": "|u1", "data": (<uintptr_t>self.address, False), "version": 3}
+        data = (<uintptr_t>self.address, False)
+        return {"shape": (self.bytes,), "typestr": "|u1", "data": data, "version": 3}
 
 
 cdef drop(Buffer buffer):
-    """Free what a dropped Buffer owns, the slow way. An error becomes an unraisable one: nobody could catch it."""
+    """Free what a dropped Buffer owns, the slow way. An error is unraisable: nobody could catch it."""
     cdef tm_status status
     cdef tm_manager *handle = buffer.manager.handle
     cdef void *address = buffer.address

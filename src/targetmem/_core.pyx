@@ -8,7 +8,7 @@ from libc.stdint cimport uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
 
 cdef extern from "Python.h":
-    Py_ssize_t quick_size "PyLong_AsSsize_t"(object) noexcept  # -1: an error is set, or the number is negative
+    Py_ssize_t quick_size "PyLong_AsSsize_t"(object) noexcept  # -1: negative, or an error is set
     ctypedef struct PyMethodDef:
         pass
     ctypedef struct PyMethodDescrObject:
@@ -19,16 +19,16 @@ from collections import namedtuple
 from threading import get_ident
 from types import MethodDescriptorType
 
-__all__ = ["Backend", "BlockInfo", "Buffer", "DeviceCore", "ManagerCore", "NumpyPool", "numpy_attached", "numpy_stop",
-           "own_methods", "set_tag"]
+__all__ = ["Backend", "BlockInfo", "Buffer", "DeviceCore", "ManagerCore", "NumpyPool", "numpy_attached",
+           "numpy_stop", "own_methods", "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
-BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is live,
-above the threshold (direct), and owned by a Buffer."""
+BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is
+live, above the threshold (direct), and owned by a Buffer."""
 
 cdef char *_BYTE = b"B"
-cdef dict _STATUS = {1: "out_of_memory", 2: "invalid_free", 3: "invalid_argument", 4: "backend_error", 5: "closed",
-                     6: "forked"}
+cdef dict _STATUS = {1: "out_of_memory", 2: "invalid_free", 3: "invalid_argument", 4: "backend_error",
+                     5: "closed", 6: "forked"}
 cdef dict _causes = {}  # (thread, backend, method) -> what the Python function raised when it was called last
 
 
@@ -128,7 +128,7 @@ cdef class ManagerCore:
     def allocate(self, size, /):
         """Obtain size bytes as a Buffer. Contents are not cleared; 0 bytes give an empty buffer.
 
-        Raises OutOfDeviceMemory, PluginError, ValueError for a negative size, TypeError for what is no integer.
+        Raises OutOfDeviceMemory, PluginError, ValueError for a negative size, TypeError for no integer.
         """
         return take(self, size)
 
@@ -156,9 +156,9 @@ cdef class ManagerCore:
     def free(self, pointer, size=None, /):
         """Free the memory of a Buffer, or of an address that `Buffer.detach` gave; None and 0 do nothing.
 
-        With a size (requested bytes) that is checked. Raises InvalidFree for a double free, an address inside a
-        block, a wrong size, or an address that a Buffer still owns; nothing is changed then. An address that this
-        manager never gave out goes to the device's own release.
+        With a size (requested bytes) that is checked. Raises InvalidFree for a double free, an address inside
+        a block, a wrong size, or an address that a Buffer still owns; nothing is changed then. An address
+        that this manager never gave out goes to the device's own release.
         """
         if isinstance(pointer, Buffer):
             return (<Buffer>pointer).give_back(self, size)
@@ -172,7 +172,7 @@ cdef class ManagerCore:
             raise self.failure()
 
     def trim(self, keep=0, /):
-        """Give cached blocks back to the device, largest first, until at most keep bytes stay; gives the bytes."""
+        """Give cached blocks back, largest first, until at most keep bytes stay; gives the bytes."""
         cdef size_t most = _size(keep), given
         cdef tm_manager *handle = self.ready()
         with nogil:
