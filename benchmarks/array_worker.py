@@ -1,7 +1,9 @@
-"""NumPy in a process of its own, plain or served from the pool: `case NAME COUNT` times one of the cases.
+"""NumPy in a process of its own: `pair NAME COUNT` times a case without the pool and with it, in turn.
 
 Where arrays lie decides by up to 15 % how fast the same code is (an address whose lowest 12 bits equal
-another one's makes a load wait). So each command makes the arrays anew, at places drawn at random.
+another one's makes a load wait). So each command makes the arrays anew, at places drawn at random, and a pair
+shares them: two processes, alike or not, differ by more than what is looked for. `case NAME COUNT` times one
+case as the command line says, plain or pooled, for arrays that the pool itself serves.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import targetmem
 from benchmarks.worker import serve, timed
 
 ADD_SIZES = (8, 64, 512, 1024, 2048, 4096, 8192, 16384, 32768, 131072, 262144, 524288, 1048576)
@@ -40,6 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "zeros_1MiB": ("np.zeros(1 << 17)", {}),
     **{name: ("a + b", {"a": count, "b": count}) for name, count in BIG.items()},
 }
+TURNS = 5
 NAMES = {"np": np, "line": [1.0, 2.0, 3.0], "which": np.array([1, 5, 9, 30])}
 
 
@@ -54,17 +58,25 @@ def arrays(shapes: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def pair(statement: str, names: dict[str, Any], count: int) -> list[float]:
+    """Give the nanoseconds without the pool and with it, the least of several turns of each."""
+    plain, pooled = [], []
+    for _ in range(TURNS):
+        plain.append(timed(statement, names, count))
+        with targetmem.pooled("numpy"):
+            pooled.append(timed(statement, names, count))
+    return [min(plain), min(pooled)]
+
+
 def main() -> None:
     """Serve the cases, with the pool installed if the command line says so."""
     os.sched_setaffinity(0, {0})
     if sys.argv[1] == "pooled":
-        import targetmem
-
         targetmem.install("numpy")
 
-    def answer(words: list[str]) -> float:
+    def answer(words: list[str]) -> float | list[float]:
         statement, shapes = CASES[words[1]]
-        return timed(statement, arrays(shapes), int(words[2]))
+        return (timed if words[0] == "case" else pair)(statement, arrays(shapes), int(words[2]))
 
     serve(answer)
 

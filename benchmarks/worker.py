@@ -21,8 +21,9 @@ def timed(statement: str, names: dict[str, Any], count: int) -> float:
     return timer.timeit(loops) / (loops * UNROLLED) * 1e9
 
 
-def serve(answer: Callable[[list[str]], float]) -> None:
-    """Answer each line of words on stdin with one number on stdout."""
+def serve(answer: Callable[[list[str]], float | list[float]]) -> None:
+    """Answer each line of words on stdin with a number, or some, on stdout."""
     gc.disable()
     for line in sys.stdin:
-        print(f"{answer(line.split()):.6g}", flush=True)
+        found = answer(line.split())
+        print(*(f"{number:.6g}" for number in (found if isinstance(found, list) else [found])), flush=True)
