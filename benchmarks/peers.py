@@ -140,7 +140,7 @@ PEERS = (
     Peer("mimalloc", build_mimalloc, "apt-get install libmimalloc-dev"),
     Peer("glibc", build_glibc, "a C compiler"),
     Peer("umf", build_umf, "pip install 'targetmem[bench]' (or umf)"),
-    Peer("llvm", build_llvm, "apt-get install clang-19 libomp-19-dev"),
+    Peer("llvm", build_llvm, "apt-get install clang-19 clang-tools-19 libomp-19-dev"),
 )
 
 
