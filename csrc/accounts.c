@@ -241,45 +241,48 @@ static void cover(tm_accounts *accounts, tm_cache *cache, unsigned at)
     settle(accounts, at);
 }
 
-static void plug_in(tm_accounts *accounts, tm_cache *cache, unsigned at, int64_t size)
+static void plug_in(tm_accounts *accounts, tm_cache *cache, unsigned at, int64_t bytes)
 {
     tm_row *row = &accounts->rows[at];
-    row->cached -= size;
-    row->cached_bound -= size;
+    row->cached -= bytes;
+    row->cached_bound -= bytes;
     cover(accounts, cache, at);
 }
 
-void tmi_accounts_plug(tm_accounts *accounts, tm_cache *cache, tm_slot *slot, tm_block *block, bool oldest)
+void tmi_accounts_plug(tm_accounts *accounts, tm_cache *cache, tm_slot *slot, uint32_t at,
+                       tm_block *const *blocks, uint32_t count)
 {
-    size_t size = tm_get(&block->size);
+    size_t size = tmi_slot_size(slot);
+    int64_t bytes = (int64_t)size * count;
     pthread_mutex_lock(&accounts->lock);
-    tmi_slot_insert(cache, slot, block, oldest);
-    plug_in(accounts, cache, tm_bucket_of(size), (int64_t)size);
-    plug_in(accounts, cache, TM_WHOLE, (int64_t)size);
+    tmi_slot_insert(cache, slot, at, blocks, count);
+    plug_in(accounts, cache, tm_bucket_of(size), bytes);
+    plug_in(accounts, cache, TM_WHOLE, bytes);
     pthread_mutex_unlock(&accounts->lock);
 }
 
 /* The slot's ceiling has come down: no more than what the slots may come to needs a grant. */
-static void plug_out(tm_accounts *accounts, tm_cache *cache, unsigned at, int64_t size)
+static void plug_out(tm_accounts *accounts, tm_cache *cache, unsigned at, int64_t bytes)
 {
     tm_row *row = &accounts->rows[at];
     tm_cell *cell = &cache->cells[at];
     int64_t needed = sum_of_bounds(cache, at).cached, granted = tm_get(&cell->cached);
-    row->cached += size;
-    row->cached_bound += size - (granted - needed);
+    row->cached += bytes;
+    row->cached_bound += bytes - (granted - needed);
     tm_put(&cell->cached, needed);
     settle(accounts, at);
 }
 
-tm_block *tmi_accounts_unplug(tm_accounts *accounts, tm_cache *cache, tm_slot *slot, uint32_t at)
+void tmi_accounts_unplug(tm_accounts *accounts, tm_cache *cache, tm_slot *slot, uint32_t at,
+                         tm_block **blocks, uint32_t count)
 {
     size_t size = tmi_slot_size(slot);
+    int64_t bytes = (int64_t)size * count;
     pthread_mutex_lock(&accounts->lock);
-    tm_block *block = tmi_slot_remove(slot, at);
-    plug_out(accounts, cache, tm_bucket_of(size), (int64_t)size);
-    plug_out(accounts, cache, TM_WHOLE, (int64_t)size);
+    tmi_slot_remove(slot, at, blocks, count);
+    plug_out(accounts, cache, tm_bucket_of(size), bytes);
+    plug_out(accounts, cache, TM_WHOLE, bytes);
     pthread_mutex_unlock(&accounts->lock);
-    return block;
 }
 
 /* How much of the room below a peak to grant at once: half of it, so that others find some as well. */

@@ -64,12 +64,12 @@ void tmi_accounts_record(tm_accounts *accounts, unsigned bucket, const tm_event 
 bool tmi_accounts_record_limited(tm_accounts *accounts, unsigned bucket, const tm_event *event);
 struct tm_slot;
 struct tm_block;
-/* locks: the cache, too. A block counted as cached in the rows goes into a slot, and one comes out of it: together
- * with their accounts, so that nobody ever sees a block twice, or above the limit. */
-void tmi_accounts_plug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot,
-                       struct tm_block *block, bool oldest);
-struct tm_block *tmi_accounts_unplug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot,
-                                     uint32_t at);
+/* locks: the cache, too. Blocks counted as cached in the rows go into a slot (oldest first, from place at on), and
+ * some come out of it: together with their accounts, so that nobody ever sees a block twice, or above the limit. */
+void tmi_accounts_plug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, uint32_t at,
+                       struct tm_block *const *blocks, uint32_t count);
+void tmi_accounts_unplug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, uint32_t at,
+                         struct tm_block **blocks, uint32_t count);
 /* Owner: grant room for a block of this size that it is just allocating, or freeing; and, as far as that passes no
  * peak and not the limit, for some more live and cached bytes. */
 void tmi_accounts_grant(tm_accounts *accounts, struct tm_cache *cache, unsigned bucket, size_t size,

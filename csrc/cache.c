@@ -83,27 +83,28 @@ size_t tmi_slot_size(const tm_slot *slot)
     return size ? size : tm_get(&slot->saved_size);
 }
 
-void tmi_slot_insert(tm_cache *cache, tm_slot *slot, tm_block *block, bool oldest)
+void tmi_slot_insert(tm_cache *cache, tm_slot *slot, uint32_t at, tm_block *const *blocks, uint32_t count)
 {
-    uint32_t top = tm_get(&slot->top), at = oldest ? 0 : top;
-    memmove(slot->blocks + at + 1, slot->blocks + at, (top - at) * sizeof *slot->blocks);
-    slot->blocks[at] = block;
-    tm_put_release(&block->state, cache->cached_word);
-    tm_put(&slot->top, top + 1);
-    tm_put(&slot->moved, tm_get(&slot->moved) + 1);
-    tm_put(&slot->floor, tm_get(&slot->floor) + 1);
-    if (tm_get(&slot->ceiling) < top + 1)
-        tm_put(&slot->ceiling, top + 1);
+    uint32_t top = tm_get(&slot->top);
+    memmove(slot->blocks + at + count, slot->blocks + at, (top - at) * sizeof *slot->blocks);
+    memcpy(slot->blocks + at, blocks, count * sizeof *slot->blocks);
+    for (uint32_t i = 0; i < count; i++)
+        tm_put_release(&blocks[i]->state, cache->cached_word);
+    tm_put(&slot->top, top + count);
+    tm_put(&slot->moved, tm_get(&slot->moved) + count);
+    tm_put(&slot->floor, tm_get(&slot->floor) + count);
+    if (tm_get(&slot->ceiling) < top + count)
+        tm_put(&slot->ceiling, top + count);
 }
 
-tm_block *tmi_slot_remove(tm_slot *slot, uint32_t at)
+void tmi_slot_remove(tm_slot *slot, uint32_t at, tm_block **blocks, uint32_t count)
 {
     uint32_t top = tm_get(&slot->top), floor = tm_get(&slot->floor), ceiling = tm_get(&slot->ceiling);
-    tm_block *block = slot->blocks[at];
-    memmove(slot->blocks + at, slot->blocks + at + 1, (top - at - 1) * sizeof *slot->blocks);
-    tm_put(&slot->top, top - 1);
-    tm_put(&slot->moved, tm_get(&slot->moved) - 1);
-    tm_put(&slot->floor, floor ? floor - 1 : 0);
-    tm_put(&slot->ceiling, ceiling > top ? ceiling - 1 : top - 1);
-    return block;
+    uint32_t behind = at + count;
+    memcpy(blocks, slot->blocks + at, count * sizeof *slot->blocks);
+    memmove(slot->blocks + at, slot->blocks + behind, (top - behind) * sizeof *slot->blocks);
+    tm_put(&slot->top, top - count);
+    tm_put(&slot->moved, tm_get(&slot->moved) - count);
+    tm_put(&slot->floor, floor > count ? floor - count : 0);
+    tm_put(&slot->ceiling, ceiling > top ? ceiling - count : top - count);
 }

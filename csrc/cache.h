@@ -13,7 +13,7 @@
 #include "block.h"
 
 #define TM_SLOTS 64u
-#define TM_SLOT_BLOCKS 56u /* with its head a slot takes 512 bytes: no multiplication to find it */
+#define TM_SLOT_BLOCKS 120u /* with its head a slot takes 1 KiB: no multiplication to find it */
 
 typedef struct tm_slot {
     _Alignas(TM_LINE) _Atomic size_t size; /* 0 = not in use, or revoked */
@@ -148,8 +148,9 @@ void tmi_cache_unlock_own(tm_cache *cache);
 
 /* The size that a slot serves, revoked or not; 0 = unused. */
 size_t tmi_slot_size(const tm_slot *slot);
-/* Put below (oldest) or on top (newest), as cached here. pre: there is room. Only for accounts.c. */
-void tmi_slot_insert(tm_cache *cache, tm_slot *slot, tm_block *block, bool oldest);
-tm_block *tmi_slot_remove(tm_slot *slot, uint32_t at);
+/* Put blocks, oldest first, into the stack from place at on (0 is the oldest), as cached here; take some out.
+ * pre: there is room; there are that many. Only for accounts.c. */
+void tmi_slot_insert(tm_cache *cache, tm_slot *slot, uint32_t at, tm_block *const *blocks, uint32_t count);
+void tmi_slot_remove(tm_slot *slot, uint32_t at, tm_block **blocks, uint32_t count);
 
 #endif

@@ -113,19 +113,18 @@ static bool make_room(tm_list *list)
     return reserve((void **)&list->blocks, &list->capacity, end, sizeof(tm_block *));
 }
 
-static bool keep(void *opaque, tm_block *block)
+static size_t keep(void *opaque, tm_block *const *blocks, size_t count)
 {
     tm_exact *state = opaque;
-    size_t size = tm_get(&block->size);
+    size_t size = tm_get(&blocks[0]->size), kept = 0;
     tm_bucket *bucket = &state->buckets[tm_bucket_of(size)];
     pthread_mutex_lock(&bucket->lock);
     tm_list *list = list_of(bucket, size, true);
-    bool kept = list && make_room(list);
-    if (kept) {
-        list->blocks[list->first + list->count++] = block;
+    for (; kept < count && list && make_room(list); kept++)
+        list->blocks[list->first + list->count++] = blocks[kept];
+    if (kept)
         list->used = tm_add(&state->tick, 1);
-        tm_put(&bucket->blocks, tm_get(&bucket->blocks) + 1);
-    }
+    tm_put(&bucket->blocks, tm_get(&bucket->blocks) + kept);
     pthread_mutex_unlock(&bucket->lock);
     return kept;
 }
@@ -143,22 +142,22 @@ static tm_block *remove_at(tm_bucket *bucket, tm_list *list, size_t at)
     return block;
 }
 
-static tm_block *take(void *opaque, size_t size, size_t alignment)
+static size_t take(void *opaque, size_t size, size_t alignment, tm_block **blocks, size_t count)
 {
     tm_exact *state = opaque;
     tm_bucket *bucket = &state->buckets[tm_bucket_of(size)];
-    tm_block *block = NULL;
+    size_t taken = 0;
     if (tm_get(&bucket->blocks) == 0)
-        return NULL;
+        return 0;
     pthread_mutex_lock(&bucket->lock);
     tm_list *list = list_of(bucket, size, false);
-    for (size_t at = list ? list->count : 0; at-- > 0 && !block;)
+    for (size_t at = list ? list->count : 0; at-- > 0 && taken < count;)
         if (tm_is_aligned(tm_get(&list->blocks[list->first + at]->address), alignment))
-            block = remove_at(bucket, list, at);
-    if (block)
+            blocks[taken++] = remove_at(bucket, list, at);
+    if (taken)
         list->used = tm_add(&state->tick, 1);
     pthread_mutex_unlock(&bucket->lock);
-    return block;
+    return taken;
 }
 
 /* The largest block; lists found empty on the way are dropped. */

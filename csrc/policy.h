@@ -16,10 +16,10 @@ typedef struct tm_policy {
     void (*destroy)(void *state); /* pre: empty */
     /* The block bytes that serve a request; requests of equal block bytes are interchangeable. */
     size_t (*block_size)(size_t requested);
-    /* Keep a free block, as the newest of its size; false: no host memory, the caller keeps it. */
-    bool (*keep)(void *state, tm_block *block);
-    /* The newest block that serves size block bytes at this alignment; null when there is none. */
-    tm_block *(*take)(void *state, size_t size, size_t alignment);
+    /* Keep free blocks of one size, oldest first, as its newest; how many were kept before host memory ran out. */
+    size_t (*keep)(void *state, tm_block *const *blocks, size_t count);
+    /* Take the newest blocks that serve size block bytes at this alignment, newest first; how many there were. */
+    size_t (*take)(void *state, size_t size, size_t alignment, tm_block **blocks, size_t count);
     /* The block to give back to the device next; null when there is none. */
     tm_block *(*evict)(void *state, tm_victim victim);
     size_t (*largest)(void *state, unsigned bucket); /* bytes of the bucket's largest block, or 0 */

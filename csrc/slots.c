@@ -19,28 +19,42 @@ void tmi_uncount_free(tm_manager *manager, size_t size)
 /* A block counts only in the container that its home names; see block.h. */
 static bool belongs(const tm_block *block, uint64_t word) { return tm_get(&block->state) == word; }
 
-static bool give_to_policy(tm_manager *manager, tm_block *block)
+/* Move the blocks that belong to a container to the front; how many they are. The others are uncounted. */
+static uint32_t sift(tm_manager *manager, tm_block **blocks, uint32_t count, uint64_t word, size_t size)
 {
-    uint64_t former = tm_get(&block->state);
-    tm_put(&block->state, tm_cached_word(0));
-    bool kept = manager->policy->keep(manager->kept, block);
-    if (!kept)
-        tm_put(&block->state, former);
+    uint32_t ours = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (belongs(blocks[i], word))
+            blocks[ours++] = blocks[i];
+        else
+            tmi_uncount_free(manager, size);
+    return ours;
+}
+
+/* How many the policy keeps; those left over have the state that they had. pre: all have that state, and one size. */
+static uint32_t give_to_policy(tm_manager *manager, tm_block *const *blocks, uint32_t count)
+{
+    uint64_t former = tm_get(&blocks[0]->state);
+    for (uint32_t i = 0; i < count; i++)
+        tm_put(&blocks[i]->state, tm_cached_word(0));
+    uint32_t kept = (uint32_t)manager->policy->keep(manager->kept, blocks, count);
+    for (uint32_t i = kept; i < count; i++)
+        tm_put(&blocks[i]->state, former);
     return kept;
 }
 
 bool tmi_flush_slot(tm_manager *manager, tm_cache *cache, tm_slot *slot, uint32_t leave)
 {
-    while (tm_get(&slot->top) > leave) {
-        tm_block *block = tmi_accounts_unplug(&manager->accounts, cache, slot, 0);
-        if (!belongs(block, cache->cached_word)) {
-            tmi_uncount_free(manager, tmi_slot_size(slot));
-        } else if (!give_to_policy(manager, block)) {
-            tmi_accounts_plug(&manager->accounts, cache, slot, block, true);
-            return false;
-        }
-    }
-    return true;
+    tm_block *blocks[TM_SLOT_BLOCKS];
+    uint32_t top = tm_get(&slot->top);
+    if (top <= leave)
+        return true;
+    tmi_accounts_unplug(&manager->accounts, cache, slot, 0, blocks, top - leave);
+    uint32_t count = sift(manager, blocks, top - leave, cache->cached_word, tmi_slot_size(slot));
+    uint32_t kept = count ? give_to_policy(manager, blocks, count) : 0;
+    if (kept < count)
+        tmi_accounts_plug(&manager->accounts, cache, slot, 0, blocks + kept, count - kept);
+    return kept == count;
 }
 
 static uint64_t bit_of(const tm_cache *cache, const tm_slot *slot)
@@ -112,7 +126,7 @@ static tm_block *take_from_slot(tm_manager *manager, tm_cache *cache, tm_slot *s
         bool ours = belongs(block, cache->cached_word);
         if (ours && !tm_is_aligned(tm_get(&block->address), alignment))
             continue;
-        (void)tmi_accounts_unplug(&manager->accounts, cache, slot, at);
+        tmi_accounts_unplug(&manager->accounts, cache, slot, at, &block, 1);
         if (ours) {
             tm_put(&block->state, TM_UNUSED);
             return block;
@@ -122,26 +136,37 @@ static tm_block *take_from_slot(tm_manager *manager, tm_cache *cache, tm_slot *s
     return NULL;
 }
 
+/* The newest blocks that the policy has, newest first, UNUSED; how many there are. */
+static uint32_t take_kept(tm_manager *manager, size_t size, size_t alignment, tm_block **blocks,
+                          uint32_t most)
+{
+    uint32_t ours = 0, taken;
+    while (ours == 0 &&
+           (taken = (uint32_t)manager->policy->take(manager->kept, size, alignment, blocks, most)) > 0)
+        ours = sift(manager, blocks, taken, tm_cached_word(0), size);
+    for (uint32_t i = 0; i < ours; i++)
+        tm_put(&blocks[i]->state, TM_UNUSED);
+    return ours;
+}
+
 tm_block *tmi_take_kept(tm_manager *manager, size_t size, size_t alignment)
 {
     tm_block *block;
-    while ((block = manager->policy->take(manager->kept, size, alignment)) != NULL) {
-        if (belongs(block, tm_cached_word(0))) {
-            tm_put(&block->state, TM_UNUSED);
-            return block;
-        }
-        tmi_uncount_free(manager, size);
-    }
-    return NULL;
+    return take_kept(manager, size, alignment, &block, 1) ? block : NULL;
 }
 
 /* Bring some more blocks of the size along, so that the next requests stay on the hot path. */
 static void refill(tm_manager *manager, tm_cache *cache, tm_slot *slot, size_t size)
 {
-    unsigned most = size >= ((size_t)1 << 20) ? 1 : TM_SLOT_BLOCKS / 4;
-    tm_block *block;
-    for (unsigned moved = 0; moved < most && (block = tmi_take_kept(manager, size, 1)) != NULL; moved++)
-        tmi_accounts_plug(&manager->accounts, cache, slot, block, true);
+    tm_block *blocks[TM_SLOT_BLOCKS / 2];
+    uint32_t count = take_kept(manager, size, 1, blocks, size >= ((size_t)1 << 20) ? 1 : TM_SLOT_BLOCKS / 2);
+    for (uint32_t i = 0; i < count / 2; i++) { /* the newest came first, and belongs on top */
+        tm_block *newer = blocks[i];
+        blocks[i] = blocks[count - 1 - i];
+        blocks[count - 1 - i] = newer;
+    }
+    if (count)
+        tmi_accounts_plug(&manager->accounts, cache, slot, 0, blocks, count);
 }
 
 tm_block *tmi_serve_own(tm_manager *manager, tm_cache *cache, size_t size, size_t alignment)
@@ -166,12 +191,15 @@ bool tmi_keep_own(tm_manager *manager, tm_cache *cache, tm_block *block)
     if (kept && tm_get(&slot->top) == TM_SLOT_BLOCKS)
         kept = tmi_flush_slot(manager, cache, slot, TM_SLOT_BLOCKS / 2);
     if (kept)
-        tmi_accounts_plug(&manager->accounts, cache, slot, block, false);
+        tmi_accounts_plug(&manager->accounts, cache, slot, tm_get(&slot->top), &block, 1);
     tmi_cache_unlock_own(cache);
     return kept;
 }
 
-bool tmi_keep_in_policy(tm_manager *manager, tm_block *block) { return give_to_policy(manager, block); }
+bool tmi_keep_in_policy(tm_manager *manager, tm_block *block)
+{
+    return give_to_policy(manager, &block, 1) == 1;
+}
 
 tm_block *tmi_retry_hot(tm_manager *manager, size_t size, unsigned flags)
 {
