@@ -32,11 +32,15 @@ static bool could_succeed(const tm_request *request)
     return free_bytes >= request->ask;
 }
 
-/* Give the cached blocks of a manager back, largest first, until the request succeeds. */
+/* Give the cached blocks of a manager back, largest first, until the request succeeds. At most as many as there are
+ * blocks now: else somebody who frees as fast as this gives back would keep it busy for ever. */
 static bool reclaim_from(tm_manager *owner, tm_request *request)
 {
+    tm_statistics now;
+    tmi_accounts_read(&owner->accounts, TM_WHOLE, &now);
     tmi_flush_caches(owner);
-    while (tmi_release_one(owner, TM_LARGEST, true))
+    for (uint64_t left = now.live_blocks + now.cached_blocks;
+         left && tmi_release_one(owner, TM_LARGEST, true); left--)
         if (could_succeed(request) && try_device(request))
             return true;
     return false;

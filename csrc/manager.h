@@ -32,6 +32,7 @@ typedef struct tm_thread {
     tm_cache *caches; /* all of this thread */
     uint32_t tag;
     bool registered;
+    bool ending; /* its exit was announced; no cache any more */
     tm_error error;
     struct tm_thread *next;
 } tm_thread;

@@ -54,7 +54,8 @@ static tm_cache *adopt(tm_manager *manager)
 tm_cache *tmi_cache_of(tm_manager *manager)
 {
     tm_cache *cache = tm_cache_mine(manager);
-    if (cache || (manager->options.flags & TM_OPTION_NO_THREAD_CACHE) || !tmi_os_has_fence())
+    if (cache || tmi_self.ending || (manager->options.flags & TM_OPTION_NO_THREAD_CACHE) ||
+        !tmi_os_has_fence())
         return cache;
     pthread_mutex_lock(&registry);
     cache = find_own(manager);
@@ -181,7 +182,8 @@ static void forget_thread(const tm_thread *thread)
         *link = thread->next;
 }
 
-/* Runs as the thread ends; should the thread free something even later, it registers anew and this runs again. */
+/* Runs as the thread ends. What it allocates or frees even later, in a destructor of its own, goes without a cache:
+ * nothing tells of its real end, when the memory of tmi_self goes. */
 static void on_thread_exit(void *thread)
 {
     (void)thread;
@@ -194,6 +196,7 @@ static void on_thread_exit(void *thread)
     tmi_self.caches = NULL;
     forget_thread(&tmi_self);
     tmi_self.registered = false;
+    tmi_self.ending = true;
     pthread_mutex_unlock(&registry);
 }
 

@@ -1,4 +1,4 @@
-/* numpy_handler.c - arrays as NumPy makes them: threads allocate, clear, resize, check, swap and free through
+/* arrays.c - arrays as NumPy makes them: threads allocate, clear, resize, check, swap and free through
  * the table, while one of them has pools serve in turn, or none. Nothing may be freed by who didn't give it
  * (the address sanitizer sees that), lost, or changed; at the end no block is live and no pool holds memory. */
 #include "numpy_handler.h"
