@@ -137,7 +137,12 @@ def main() -> None:
         description="Compare the outcome of NumPy's own tests with and without a pool."
     )
     parser.add_argument("--quick", action="store_true", help="run a representative part, without slow tests")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="ways that run at a time")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="ways that run at a time; some tests want several GiB each (default: %(default)s)",
+    )
     parser.add_argument("--keep", type=Path, help="write reports and logs into this folder, and keep them")
     args = parser.parse_args()
     check_needed()

@@ -1,6 +1,6 @@
 """The programs in C that stress the core, under the sanitizers and without an interpreter.
 
-A failure names the program, the sanitizer and the seed. How long they run is set by TARGETMEM_STRESS, in per
+A failure names the program, the sanitizer and the seed. How long they run is set by TEST_STRESS, in per
 cent of the usual number of steps.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.native.conftest import Core
 
-SCALE = int(os.environ.get("TARGETMEM_STRESS", "100"))
+SCALE = int(os.environ.get("TEST_STRESS", "100"))
 SEEDS = (1, 2, 3)
 # What each one is for stands at its head.
 NAMES = ("arrays", "double_free", "endings", "forks", "reenter", "storm", "stress", "watch")
