@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from targetmem._core import Backend
 
-__all__ = ["KINDS", "Capabilities", "Kind", "Limit", "MemoryInfo", "Plugin"]
+__all__ = ["KINDS", "Argument", "Capabilities", "Kind", "Limit", "MemoryInfo", "Plugin", "TargetArray"]
 
 Kind = Literal["device", "host", "shared"]
 KINDS: tuple[Kind, ...] = ("device", "host", "shared")
@@ -47,10 +47,33 @@ class MemoryInfo(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """A limit below the device's capacity, in bytes, and the setting (none of targetmem's) that raises it."""
+    """A limit below the device's capacity, in bytes, and the setting (none of targetmem's) that raises it.
+
+    `single`: it holds for each allocation, not for all together, and nothing raises it; then `setting` is
+    its name.
+    """
 
     bytes: int
     setting: str
+    single: bool = False
+
+
+class TargetArray(NamedTuple):
+    """An argument of a region that lies on the device: target address, bytes, and how to read them.
+
+    `format` is a struct format code (PEP 3118), `shape` the elements in each dimension and `strides` their
+    distances in bytes (None: C order).
+    """
+
+    address: int
+    size: int
+    format: str = "B"
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None
+
+
+Argument = TargetArray | int | float
+"""What an entry of a program gets: memory of the device, or a number (also NumPy's or ctypes')."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,26 +242,37 @@ class Plugin(ABC):
 
     # --- programs ---
 
-    def load(self, device: int, image: bytes) -> object:
-        """Load a program for the device; gives what `run` and `unload` want."""
+    def load(self, device: int, image: object) -> object:
+        """Load a program for the device; gives what `run` and `unload` want.
+
+        What an image is depends on the target: source text, bytes of a binary, a function. A failing
+        compiler's own log belongs in the error.
+        """
         raise self._not_supported("load", device, image)
 
     def unload(self, device: int, program: object) -> None:
         """Drop a program. Before: nothing of it runs."""
         raise self._not_supported("unload", device, program)
 
+    def entries(self, device: int, program: object) -> tuple[str, ...]:
+        """Give the names of a program's entries."""
+        raise self._not_supported("entries", device, program)
+
     def run(
         self,
         device: int,
         program: object,
         entry: str,
-        arguments: Sequence[int | float],
+        arguments: Sequence[Argument],
         *,
         teams: int = 1,
         threads: int = 1,
         queue: object | None = None,
     ) -> None:
-        """Run an entry of a program with target addresses and numbers as arguments, on teams of threads."""
+        """Run an entry of a program with memory of the device and numbers as arguments, on teams of threads.
+
+        Raises LookupError when there is no such entry, TypeError for arguments that it does not take.
+        """
         raise self._not_supported("run", device, program, entry, arguments, teams, threads, queue)
 
     def _not_supported(self, method: str, *_arguments: object) -> NotSupported:

@@ -127,8 +127,11 @@ def explain(s: Shortage, reason: str = "refused") -> Reason:
 
 
 def _from_limit(s: Shortage) -> Reason | None:
-    if s.limit is None or s.held_by_all + s.requested <= s.limit.bytes:
+    if s.limit is None or (0 if s.limit.single else s.held_by_all) + s.requested <= s.limit.bytes:
         return None
+    if s.limit.single:
+        text = f"no single allocation may be larger than {format_size(s.limit.bytes)} ({s.limit.setting})"
+        return Reason("limit", text, "no setting of targetmem helps: ask for less at a time")
     text = f"a limit of {format_size(s.limit.bytes)} is in force"
     return Reason("limit", text, f"raise {s.limit.setting}")
 

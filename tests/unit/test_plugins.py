@@ -97,7 +97,7 @@ def test_entry_points_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "from targetmem.plugins.simulated import SimulatedPlugin\nclass Plugin(SimulatedPlugin): pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert ["host", "alpha", "zeta", "simulated"] == list(discovery.sources())
+    assert ["host", "alpha", "opencl", "zeta", "simulated"] == list(discovery.sources())
     registry = Registry()
     assert "zeta:0" == registry.device("zeta:0").name
     with pytest.raises(PluginError, match=r"plugin alpha: not available: .*install fake-plugins\[cl\]"):
