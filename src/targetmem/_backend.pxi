@@ -3,9 +3,26 @@
 cdef int _note(void *context, str method, object error) except -1:
     """Remember what a Python function raised, or forget it when the latest call went well."""
     if error is not None:
+        _note_interruption(error)
         _causes[get_ident(), <uintptr_t>context, method] = error
     elif _causes:
         _causes.pop((get_ident(), <uintptr_t>context, method), None)
+    return 0
+
+
+cdef int _note_interruption(object error) except -1:
+    """Remember what is no failure of the function: a Ctrl-C, or the exit that a signal's handler asks for."""
+    if not isinstance(error, Exception):
+        _interruptions[get_ident()] = error
+    return 0
+
+
+cdef int raise_interruption() except -1:
+    """Raise what ended a Python function of this thread from outside, now that the core is done."""
+    if _interruptions:
+        error = _interruptions.pop(get_ident(), None)
+        if error is not None:
+            raise error
     return 0
 
 
@@ -38,7 +55,8 @@ cdef int _call_info(void *context, size_t *free_bytes, size_t *total) noexcept w
             return 1
         free_bytes[0], total[0] = given[0], given[1]
         return 0
-    except Exception:
+    except BaseException as error:
+        _note_interruption(error)
         return 1  # only a hint; the call that matters will tell
 
 

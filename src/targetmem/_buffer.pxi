@@ -60,6 +60,7 @@ cdef class Buffer:
             self.address = address  # nothing was changed
         if status != TM_OK:
             raise manager.failure()
+        raise_interruption()
 
     def detach(self):
         """Give up ownership: the address, now to be freed with `manager.free`; the Buffer becomes empty."""
@@ -124,10 +125,16 @@ cdef drop(Buffer buffer):
     cdef tm_status status
     cdef tm_manager *handle = buffer.manager.handle
     cdef void *address = buffer.address
+    outer = _interruptions.pop(get_ident(), None) if _interruptions else None  # of a call around this
     with nogil:
         status = tmi_free(handle, address, TM_OWNED, TM_SIZE_UNKNOWN)
-    if status != TM_OK:
-        try:
+    try:
+        if status != TM_OK:
             raise buffer.manager.failure()
-        except BaseException:
-            PyErr_WriteUnraisable(buffer.manager)
+        raise_interruption()
+    except KeyboardInterrupt:
+        PyErr_SetInterrupt()  # not lost: Python raises it between two steps of the program
+    except BaseException:
+        PyErr_WriteUnraisable(buffer.manager)
+    if outer is not None:
+        _note_interruption(outer)

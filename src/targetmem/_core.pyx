@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES
-from cpython.exc cimport PyErr_Clear, PyErr_WriteUnraisable
+from cpython.exc cimport PyErr_Clear, PyErr_SetInterrupt, PyErr_WriteUnraisable
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
@@ -30,6 +30,7 @@ cdef char *_BYTE = b"B"
 cdef dict _STATUS = {1: "out_of_memory", 2: "invalid_free", 3: "invalid_argument", 4: "backend_error",
                      5: "closed", 6: "forked"}
 cdef dict _causes = {}  # (thread, backend, method) -> what the Python function raised when it was called last
+cdef dict _interruptions = {}  # thread -> the KeyboardInterrupt or the like to raise when its call is over
 
 
 def own_methods(type cls, /):
@@ -55,8 +56,11 @@ cdef int _press(void *context, size_t wanted, unsigned int step) noexcept with g
     manager = <ManagerCore>context
     try:
         return 1 if manager._pressure(wanted, step) else 0
-    except BaseException:
+    except Exception:
         PyErr_WriteUnraisable(manager)
+        return 0
+    except BaseException as error:
+        _note_interruption(error)
         return 0
 
 
@@ -107,6 +111,13 @@ cdef class ManagerCore:
         if tm_manager_create(&backend.table, &options, &self.handle) != TM_OK:
             raise self.failure()
 
+    def __del__(self):
+        # While what the backend calls is whole: when a cycle is collected, functions in it may be taken apart
+        # before __dealloc__ comes.
+        if self.handle is not NULL:
+            with nogil:
+                tm_manager_close(self.handle)
+
     def __dealloc__(self):
         if self.handle is not NULL:
             with nogil:
@@ -151,7 +162,9 @@ cdef class ManagerCore:
                 address = tmi_allocate(handle, size, alignment, TM_OWNED, &fresh)
             if address is NULL:
                 raise self.failure()
-        return self.new_buffer(tm_block_at(self.handle, address) if size else NULL, address, size)
+        buffer = self.new_buffer(tm_block_at(self.handle, address) if size else NULL, address, size)
+        raise_interruption()  # the Buffer is dropped then: nothing is lost
+        return buffer
 
     def free(self, pointer, size=None, /):
         """Free the memory of a Buffer, or of an address that `Buffer.detach` gave; None and 0 do nothing.
@@ -170,6 +183,7 @@ cdef class ManagerCore:
             status = tmi_free(handle, <void *>address, 0, bytes)
         if status != TM_OK:
             raise self.failure()
+        raise_interruption()
 
     def trim(self, keep=0, /):
         """Give cached blocks back, largest first, until at most keep bytes stay; gives the bytes."""
@@ -177,6 +191,7 @@ cdef class ManagerCore:
         cdef tm_manager *handle = self.ready()
         with nogil:
             given = tm_trim(handle, most)
+        raise_interruption()
         return given
 
     def close(self):
@@ -185,6 +200,7 @@ cdef class ManagerCore:
         if self.handle is not NULL:
             with nogil:
                 tm_manager_close(self.handle)
+            raise_interruption()
 
     def raw_statistics(self):
         """Give the fields of tm_statistics by name; gauges as (now, peak, total), all in bytes."""
@@ -250,6 +266,7 @@ cdef class ManagerCore:
         """Build the exception for the calling thread's latest error."""
         cdef tm_error error
         tm_last_error(&error)
+        raise_interruption()
         status = _STATUS[<int>error.status]
         method = {"out_of_memory": "allocate", "backend_error": "release"}.get(status)
         cause = _causes.pop((get_ident(), <uintptr_t>self.backend.table.context, method), None)

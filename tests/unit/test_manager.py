@@ -354,3 +354,26 @@ def test_a_failing_direct_release_is_raised() -> None:
     ) as caught:
         manager.free(address)
     assert 9 == caught.value.native
+
+
+def test_a_manager_in_a_cycle_with_its_functions() -> None:
+    """A cycle of a manager and its functions is collected with all memory given back by them, still whole."""
+    released = []
+
+    class Owner:
+        def __init__(self) -> None:
+            self.manager = MemoryManager(self.allocate, lambda address, size: self.release(address))
+            self.manager.allocate(20).release()
+
+        def allocate(self, size: int, alignment: int) -> int:
+            return size << 20
+
+        def release(self, address: int) -> None:
+            released.append(address)
+
+    owner = Owner()
+    gone = weakref.ref(owner.manager)
+    del owner
+    gc.collect()
+    assert gone() is None
+    assert [20 << 20] == released
