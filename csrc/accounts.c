@@ -285,6 +285,18 @@ void tmi_accounts_unplug(tm_accounts *accounts, tm_cache *cache, tm_slot *slot, 
     pthread_mutex_unlock(&accounts->lock);
 }
 
+/* What its other slots could still take is not cached yet: nothing shall go to the device on account of that. */
+void tmi_accounts_yield(tm_accounts *accounts, tm_cache *cache)
+{
+    pthread_mutex_lock(&accounts->lock);
+    for (uint64_t bits = tm_get(&cache->active); bits;) {
+        tm_slot *slot = next_slot(cache, &bits);
+        tm_put(&slot->ceiling, tm_get(&slot->top));
+    }
+    plug_out(accounts, cache, TM_WHOLE, 0);
+    pthread_mutex_unlock(&accounts->lock);
+}
+
 /* How much of the room below a peak to grant at once: half of it, so that others find some as well. */
 static int64_t share(int64_t free_room, size_t size)
 {
@@ -325,8 +337,11 @@ static void extend(tm_accounts *accounts, tm_cache *cache, unsigned at, size_t s
 void tmi_accounts_grant(tm_accounts *accounts, tm_cache *cache, unsigned bucket, size_t size, bool freed)
 {
     pthread_mutex_lock(&accounts->lock);
-    extend(accounts, cache, bucket, size, freed);
-    extend(accounts, cache, TM_WHOLE, size, freed);
+    /* What may not be kept makes no peak, not even its bucket's. */
+    if (!freed || fits(accounts, (int64_t)size)) {
+        extend(accounts, cache, bucket, size, freed);
+        extend(accounts, cache, TM_WHOLE, size, freed);
+    }
     pthread_mutex_unlock(&accounts->lock);
 }
 

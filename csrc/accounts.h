@@ -70,6 +70,8 @@ void tmi_accounts_plug(tm_accounts *accounts, struct tm_cache *cache, struct tm_
                        struct tm_block *const *blocks, uint32_t count);
 void tmi_accounts_unplug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, uint32_t at,
                          struct tm_block **blocks, uint32_t count);
+/* Owner: lower the slots' ceilings to what is there, and give the room back under the limit. locks: the cache, too. */
+void tmi_accounts_yield(tm_accounts *accounts, struct tm_cache *cache);
 /* Owner: grant room for a block of this size that it is just allocating, or freeing; and, as far as that passes no
  * peak and not the limit, for some more live and cached bytes. */
 void tmi_accounts_grant(tm_accounts *accounts, struct tm_cache *cache, unsigned bucket, size_t size,

@@ -248,6 +248,17 @@ size_t tmi_release_one(tm_manager *manager, tm_victim victim, bool reclaim)
     return size;
 }
 
+/* Room that the thread was granted and does not use makes no block go. */
+static void yield_room(tm_manager *manager)
+{
+    tm_cache *cache = tmi_cache_of(manager);
+    if (!cache)
+        return;
+    tmi_cache_lock_own(cache);
+    tmi_accounts_yield(&manager->accounts, cache);
+    tmi_cache_unlock_own(cache);
+}
+
 /* Count a block as cached, making room under the limit; false: it cannot be kept, and is not counted. */
 static bool admit(tm_manager *manager, size_t size)
 {
@@ -255,6 +266,9 @@ static bool admit(tm_manager *manager, size_t size)
     unsigned bucket = tm_bucket_of(size);
     if (size > manager->options.cached_limit)
         return false;
+    if (tmi_accounts_record_limited(&manager->accounts, bucket, &event))
+        return true;
+    yield_room(manager);
     while (!tmi_accounts_record_limited(&manager->accounts, bucket, &event)) {
         if (tmi_release_one(manager, TM_OLDEST, false))
             continue;
