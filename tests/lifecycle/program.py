@@ -106,6 +106,30 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+def interrupt_anywhere() -> None:
+    """Ctrl-C, or as good as that, in the middle of whatever call it happens to meet."""
+    made = get_device()
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.003)
+    while True:
+        for size in (300, 400, 20_000):
+            made.allocate(size).release()
+        made.memory.trim()
+
+
+def logging_deinit() -> None:
+    """The plugin's last call logs, which Python can still do then."""
+    import logging
+
+    class Logging(SimulatedPlugin):
+        def deinit(self) -> None:
+            logging.getLogger("plugin").warning("the end")
+            super().deinit()
+
+    targetmem.plugins.add(Logging(log=LOG), "logged")
+    kept.append(targetmem.device("logged:0").allocate(10))
+
+
 def cycles() -> None:
     """Objects in reference cycles, and in a global, that allocate and free while they are collected."""
     made = get_device()

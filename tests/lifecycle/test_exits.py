@@ -15,9 +15,17 @@ import pytest
 PROGRAM = Path(__file__).parent / "program.py"
 TIMES = int(os.environ.get("TEST_EXITS", "100"))
 ENDS_WELL = ("normal", "live", "cycles", "daemons", "late_thread", "handler", "closed", "arrays", "unused")
-STATUS = dict.fromkeys(ENDS_WELL, 0) | {"system_exit": 3, "exception": 1, "interrupt": -signal.SIGINT}
+STATUS = dict.fromkeys((*ENDS_WELL, "logging_deinit"), 0) | {"system_exit": 3, "exception": 1}
+STATUS |= dict.fromkeys(("interrupt", "interrupt_anywhere"), -signal.SIGINT)
 # The last line on stderr; the others end without a word.
-LAST_WORDS = {"exception": "RuntimeError: uncaught, with 200 bytes", "interrupt": "KeyboardInterrupt"}
+LAST_WORDS = {
+    "exception": "RuntimeError: uncaught, with 200 bytes",
+    "interrupt": "KeyboardInterrupt",
+    "interrupt_anywhere": "KeyboardInterrupt",
+    "logging_deinit": "the end",
+}
+# An allocate call that is interrupted was logged, with nothing allocated; so were those of its ladder.
+CUT_OFF = {"interrupt_anywhere": 10}
 
 
 def end_once(kind: str, log: Path) -> None:
@@ -28,11 +36,11 @@ def end_once(kind: str, log: Path) -> None:
     calls = [line.split()[1] for line in log.read_text().splitlines()] if log.exists() else []
     assert STATUS[kind] == done.returncode, done.stderr
     assert LAST_WORDS.get(kind, "") == (done.stderr.strip().splitlines() or [""])[-1], done.stderr
-    assert [] == wrong_calls(calls, used=kind != "unused"), calls
+    assert [] == wrong_calls(calls, used=kind != "unused", cut_off=CUT_OFF.get(kind, 0)), calls
 
 
-def wrong_calls(calls: list[str], *, used: bool) -> list[str]:
-    """Name what is wrong with a plugin's life, as the log tells it."""
+def wrong_calls(calls: list[str], *, used: bool, cut_off: int = 0) -> list[str]:
+    """Name what is wrong with a plugin's life, as the log tells it; so many calls may have given nothing."""
     if not used:
         return calls
     count = Counter(calls)
@@ -43,7 +51,8 @@ def wrong_calls(calls: list[str], *, used: bool) -> list[str]:
         "one of them came twice": all(
             count[name] == 1 for name in ("init", "deinit", "init_device", "deinit_device")
         ),
-        "something was not given back": count["allocate"] == count["release"] > 0,
+        "something was not given back": 0 <= count["allocate"] - count["release"] <= cut_off,
+        "nothing was given back": count["release"] > 0,
         "a call was not refused": "not_refused" not in count,
     }
     return [text for text, holds in rules.items() if not holds]
@@ -61,7 +70,8 @@ def test_exits(kind: str, tmp_path: Path) -> None:
     ("calls", "wrong"),
     [
         ("init init_device allocate release deinit_device deinit", []),
-        ("init init_device allocate deinit_device deinit", ["something was not given back"]),
+        ("init init_device allocate allocate release deinit_device deinit", ["something was not given back"]),
+        ("init init_device deinit_device deinit", ["nothing was given back"]),
         ("init_device init allocate release deinit_device deinit", ["init is not the first call"]),
         (
             "init init_device allocate deinit_device deinit release",
