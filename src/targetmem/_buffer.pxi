@@ -1,5 +1,30 @@
 # Part of _core.pyx: the handle that owns a block.
 
+# address of a Buffer -> the queues whose work uses it; each counts as a view of it
+cdef dict _queue_uses = {}
+
+
+def begin_queue_use(Buffer buffer not None, queue, /):
+    """Note that a queue's work uses a Buffer, which it holds; False when that was noted already."""
+    cdef list queues = _queue_uses.setdefault(<uintptr_t><void *>buffer, [])
+    if queue in queues:
+        return False
+    queues.append(queue)
+    buffer.exports += 1
+    return True
+
+
+def end_queue_use(Buffer buffer not None, queue, /):
+    """Note that a queue's work uses a Buffer no more: it is done, or the memory has another owner."""
+    cdef list queues = _queue_uses.get(<uintptr_t><void *>buffer)
+    if queues is None or queue not in queues:
+        return
+    queues.remove(queue)
+    buffer.exports -= 1
+    if not queues:
+        del _queue_uses[<uintptr_t><void *>buffer]
+
+
 @cython.final
 @cython.no_gc
 @cython.freelist(64)
@@ -50,6 +75,8 @@ cdef class Buffer:
         if manager is not self.manager:
             raise ValueError("free: this Buffer belongs to another manager; call its release()")
         if self.exports:
+            if self.hand_over():
+                return
             raise BufferError(f"release: {self.exports} view(s) of this Buffer are in use; drop them first")
         if address is NULL:
             return
@@ -61,6 +88,18 @@ cdef class Buffer:
         if status != TM_OK:
             raise manager.failure()
         raise_interruption()
+
+    cdef bint hand_over(self):
+        """Leave the memory to the queues whose work uses it, if nothing else does; False: that is not so."""
+        cdef list queues = _queue_uses.get(<uintptr_t><void *>self)
+        if queues is None or len(queues) != self.exports:
+            return False
+        cdef Buffer heir = self.manager.new_buffer(self.block, self.address, self.bytes)
+        self.address = NULL
+        for queue in queues[:]:
+            queue.keep(heir)
+            end_queue_use(self, queue)
+        return True
 
     def detach(self):
         """Give up ownership: the address, now to be freed with `manager.free`; the Buffer becomes empty."""

@@ -134,6 +134,7 @@ cdef class Buffer:
     cdef Py_ssize_t bytes
     cdef Py_ssize_t exports
     cdef give_back(self, ManagerCore manager, size)
+    cdef bint hand_over(self)
     cdef void *host_address(self) except? NULL
 
 

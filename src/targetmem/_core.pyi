@@ -11,6 +11,8 @@ __all__ = [
     "DeviceCore",
     "ManagerCore",
     "NumpyPool",
+    "begin_queue_use",
+    "end_queue_use",
     "numpy_attached",
     "numpy_stop",
     "own_methods",
@@ -142,6 +144,8 @@ class Buffer:
     def __array_interface__(self) -> dict[str, Any]: ...
 
 def set_tag(number: int, /) -> int: ...
+def begin_queue_use(buffer: Buffer, queue: object, /) -> bool: ...
+def end_queue_use(buffer: Buffer, queue: object, /) -> None: ...
 
 class NumpyPool:
     @property

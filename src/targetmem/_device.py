@@ -15,9 +15,13 @@ from targetmem.lifecycle import Gate, Once, take_all
 from targetmem.manager import MemoryManager
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from targetmem._core import Buffer
     from targetmem.abc import Capabilities, Limit, MemoryInfo, Plugin
     from targetmem.config import Settings
+    from targetmem.queue import Queue
+    from targetmem.region import Entry, Image
 
 __all__ = ["Device"]
 
@@ -36,7 +40,9 @@ class Device(DeviceCore):
         "__weakref__",
         "_gate",
         "_group",
+        "_images",
         "_managers",
+        "_queues",
         "_start",
         "index",
         "name",
@@ -53,6 +59,8 @@ class Device(DeviceCore):
             kind: Once(partial(self._make_manager, kind), f"device {self.name}") for kind in KINDS
         }
         self._group = next(_groups)
+        self._queues: list[Queue] = []
+        self._images: list[Image] = []
 
     # --- memory ---
 
@@ -68,7 +76,7 @@ class Device(DeviceCore):
             raise NotSupported(f"{self.name}: expected a memory kind ({', '.join(KINDS)}), got {kind!r}")
         if made.succeeded:  # also when the device is closed, for its statistics
             return made()
-        with self._ready():
+        with self.ready():
             return made()
 
     def managers(self) -> list[MemoryManager]:
@@ -77,33 +85,89 @@ class Device(DeviceCore):
 
     def settings(self, kind: Kind = "device") -> Settings:
         """Give what is set for the device, and where each value was found. Raises ConfigError."""
-        with self._ready():
+        with self.ready():
             wanted = self.plugin.manager_wanted(self.index, kind)
             default = self.plugin.default_threshold(self.index, kind) if wanted else 0
         return resolve(self.name, plugin_threshold=default)
 
     def memory_info(self) -> MemoryInfo | None:
         """Give the device's free and total bytes, None when it cannot tell."""
-        with self._ready():
+        with self.ready():
             return self.plugin.memory_info(self.index)
 
     def memory_limit(self) -> Limit | None:
         """Give the limit in bytes that holds below the device's capacity, None when there is none."""
-        with self._ready():
+        with self.ready():
             return self.plugin.memory_limit(self.index)
 
     @property
     def capabilities(self) -> Capabilities:
         """What the device is able to do."""
-        with self._ready():
+        with self.ready():
             return self.plugin.capabilities(self.index)
 
     # --- work ---
 
+    def queue(self) -> Queue:
+        """Make a queue, whose work the device does in order while the host goes on.
+
+        Where the plugin has none, each call given to it is done when it returns. Raises PluginError,
+        DeviceClosed.
+        """
+        from targetmem.queue import Queue
+
+        with self.ready():
+            made = Queue(self)
+        self._queues.append(made)
+        return made
+
+    def forget_queue(self, queue: Queue) -> None:
+        """Hold a queue no more: it was closed."""
+        if queue in self._queues:
+            self._queues.remove(queue)
+
+    def load(self, source: object) -> Image:
+        """Load a program, in whatever form the target takes it.
+
+        The host takes a shared object (path or bytes), a Python function or a dictionary of names and
+        functions, OpenCL takes kernel source, the path of it, or SPIR-V. Raises PluginError, with the
+        compiler's log when it does not compile, TypeError for what the target can't load, NotSupported.
+        """
+        from targetmem.region import Image
+
+        made = Image(self, source)
+        self._images.append(made)
+        return made
+
+    def forget_image(self, image: Image) -> None:
+        """Hold an image no more: it was closed."""
+        if image in self._images:
+            self._images.remove(image)
+
+    def run(
+        self,
+        entry: Entry,
+        /,
+        *arguments: object,
+        teams: int = 1,
+        threads: int = 1,
+        queue: Queue | None = None,
+    ) -> None:
+        """Run an entry of an image on `teams` teams of `threads` threads; on a queue, or done on return.
+
+        Arguments are arrays that are mapped (`enter`), Buffers of this device, and numbers. Raises
+        MappingError for an array that isn't mapped, TypeError and LookupError for what the entry does not
+        take, PluginError for what went wrong in it.
+        """
+        from targetmem.region import run
+
+        run(self, entry, arguments, (teams, threads), queue)
+
     def synchronize(self) -> None:
         """Wait until all work given to the device is done. Raises what went wrong in it."""
-        with self._ready():
+        with self.ready():
             self.plugin.synchronize(self.index)
+            take_all([queue.drain for queue in [*self._queues]])
 
     # --- lifetime ---
 
@@ -124,7 +188,9 @@ class Device(DeviceCore):
         """Close, and warn of live memory or not; None leaves that to the setting `report_leaks`."""
         if not self._gate.close(f"{self.name}: closed: expected an open device; use it before close()"):
             return
-        steps = [partial(manager.close_and_report, report=report) for manager in self.managers()]
+        steps: list[Callable[[], object]] = [queue.end for queue in self._queues]
+        steps += [image.end for image in self._images]
+        steps += [partial(manager.close_and_report, report=report) for manager in self.managers()]
         if self._start.succeeded:
             steps.append(partial(self.plugin.deinit_device, self.index))
         take_all(steps)
@@ -138,7 +204,7 @@ class Device(DeviceCore):
 
     # --- first use ---
 
-    def _ready(self) -> Gate:
+    def ready(self) -> Gate:
         """Give the gate to call the plugin through, once the device is initialised."""
         if not self._start.succeeded:
             with self._gate:

@@ -137,7 +137,7 @@ def test_a_compile_error_has_the_compilers_log(plugin: OpenCLPlugin) -> None:
     with pytest.raises(PluginError, match=r"(?s)undeclared_name") as caught:
         plugin.load(0, "__kernel void f(__global int *x) { x[0] = undeclared_name; }")
     assert caught.value.native is not None
-    with pytest.raises(TypeError, match="expected OpenCL C source or SPIR-V, got int"):
+    with pytest.raises(TypeError, match="expected OpenCL C source, its path, or SPIR-V, got int"):
         plugin.load(0, 5)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from targetmem._core import Backend, ManagerCore
 from targetmem.abc import KINDS, Capabilities, Kind, Limit, MemoryInfo, Plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from targetmem.abc import Argument
 
 __all__ = ["HostPlugin"]
 
@@ -110,6 +112,41 @@ class HostPlugin(Plugin):
 
     def release_queue(self, device: int, queue: object) -> None:
         """Do nothing: a queue of the host holds nothing."""
+
+    def load(self, device: int, image: object) -> object:
+        """Take a Python function or a dictionary of them, or load a shared object from its path or bytes."""
+        if callable(image) or isinstance(image, dict):
+            from targetmem.plugins.functions import Functions
+
+            return Functions(image)
+        from targetmem.plugins.shared_object import SharedObject
+
+        return SharedObject(image)
+
+    def unload(self, device: int, program: object) -> None:
+        """Do nothing: a function goes with its last reference, a shared object stays with the process."""
+
+    def entries(self, device: int, program: Any) -> tuple[str, ...]:
+        """Give the functions' names, none for a shared object, which ctypes can't list."""
+        return tuple(getattr(program, "entries", ()))
+
+    def run(
+        self,
+        device: int,
+        program: Any,
+        entry: str,
+        arguments: Sequence[Argument],
+        *,
+        teams: int = 1,
+        threads: int = 1,
+        queue: object | None = None,
+    ) -> None:
+        """Call a function on a pool of threads; done on return, with a queue too."""
+        from targetmem.plugins.functions import Functions
+        from targetmem.plugins.views import views
+
+        passed = views(arguments) if isinstance(program, Functions) else arguments
+        program.run(entry, passed, teams, threads)
 
 
 def _copy(target: int, source: int | bytes, size: int) -> None:

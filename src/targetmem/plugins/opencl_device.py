@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,8 +192,12 @@ class OpenCLDevice:
 
     def build(self, image: object) -> Any:
         """Build a program for the device from source (text, or bytes of it) or SPIR-V."""
+        if isinstance(image, os.PathLike):
+            image = Path(image).read_bytes()
         if not isinstance(image, (str, bytes)):
-            raise TypeError(f"load: expected OpenCL C source or SPIR-V, got {type(image).__name__}")
+            raise TypeError(
+                f"load: expected OpenCL C source, its path, or SPIR-V, got {type(image).__name__}"
+            )
         if isinstance(image, bytes) and not image.startswith(SPIR_V):
             image = image.decode()
         try:

@@ -19,17 +19,22 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from targetmem.abc import KINDS, Capabilities, Kind, MemoryInfo, Plugin
 from targetmem.errors import PluginError
+from targetmem.plugins.functions import Functions
 from targetmem.plugins.ranges import AddressSpace
 from targetmem.plugins.simulated_options import READERS, SimulatedOptions
+from targetmem.plugins.views import views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from targetmem.abc import Argument
 
 T = TypeVar("T")
 
@@ -102,6 +107,26 @@ class _Memory:
     def __init__(self, first: int, capacity: int) -> None:
         self.space = AddressSpace(first, capacity)
         self.contents: dict[int, bytearray] = {}
+        self.queues: list[_Pending] = []
+
+
+class _Pending:
+    """A queue: what it was given and has not done."""
+
+    def __init__(self) -> None:
+        self.actions: deque[Callable[[], object]] = deque()
+
+    def run(self) -> None:
+        """Do all of it, in order. Raises what the first to fail raises; the rest stays for the next time."""
+        while self.actions:
+            self.actions.popleft()()
+
+
+def _do(queue: Any, action: Callable[[], object]) -> None:
+    if queue is None:
+        action()
+    else:
+        queue.actions.append(action)
 
 
 class SimulatedPlugin(Plugin):
@@ -194,17 +219,17 @@ class SimulatedPlugin(Plugin):
         """Every memory kind, none of which the host can dereference."""
         return Capabilities(kinds=KINDS, aligns=self.chosen.aligns)
 
-    # --- transfers: done on return, with a queue too ---
+    # --- transfers: on a queue they are done when it is synchronised, and not earlier ---
 
     def submit(self, device: int, target: int, host: int, size: int, queue: object | None = None) -> None:
         """Keep a copy of the host's bytes."""
         self._begin("submit", device, target, host, size)
-        self._write(device, target, ctypes.string_at(host, size))
+        _do(queue, lambda: self._write(device, target, ctypes.string_at(host, size)))
 
     def retrieve(self, device: int, host: int, target: int, size: int, queue: object | None = None) -> None:
         """Copy what was written there; bytes never written read as 0xA5."""
         self._begin("retrieve", device, host, target, size)
-        ctypes.memmove(host, self._read(device, target, size), size)
+        _do(queue, lambda: ctypes.memmove(host, self._read(device, target, size), size))
 
     def exchange(
         self,
@@ -217,7 +242,7 @@ class SimulatedPlugin(Plugin):
     ) -> None:
         """Copy between two ranges, of one device or of two."""
         self._begin("exchange", device, target, other, source, size)
-        self._write(device, target, self._read(other, source, size))
+        _do(queue, lambda: self._write(device, target, self._read(other, source, size)))
 
     def can_exchange(self, device: int, other: int) -> bool:
         """Tell that any two can."""
@@ -233,20 +258,56 @@ class SimulatedPlugin(Plugin):
     ) -> None:
         """Write the pattern again and again."""
         self._begin("fill", device, target, pattern, count)
-        self._write(device, target, pattern * count)
+        _do(queue, lambda: self._write(device, target, pattern * count))
 
     def create_queue(self, device: int) -> object:
-        """Give a queue that is always done."""
+        """Give a queue, which puts off what it is given until it is synchronised."""
         self._begin("create_queue", device)
-        return object()
+        queue = _Pending()
+        self._memories[device].queues.append(queue)
+        return queue
 
-    def release_queue(self, device: int, queue: object) -> None:
-        """Log the call."""
+    def release_queue(self, device: int, queue: Any) -> None:
+        """Forget a queue."""
         self._begin("release_queue", device)
+        self._memories[device].queues.remove(queue)
 
-    def synchronize(self, device: int, queue: object | None = None) -> None:
-        """Log the call, and take its time."""
+    def synchronize(self, device: int, queue: Any = None) -> None:
+        """Do what a queue, or all of the device, was given, and take the time."""
         self._begin("synchronize", device)
+        for each in [*self._memories[device].queues] if queue is None else [queue]:
+            each.run()
+
+    # --- programs: Python functions ---
+
+    def load(self, device: int, image: object) -> object:
+        """Take a Python function, or a dictionary of names and functions."""
+        self._begin("load", device)
+        return Functions(image)
+
+    def unload(self, device: int, program: object) -> None:
+        """Log the call."""
+        self._begin("unload", device)
+
+    def entries(self, device: int, program: Any) -> tuple[str, ...]:
+        """Give the functions' names."""
+        return tuple(program.entries)
+
+    def run(
+        self,
+        device: int,
+        program: Any,
+        entry: str,
+        arguments: Sequence[Argument],
+        *,
+        teams: int = 1,
+        threads: int = 1,
+        queue: Any = None,
+    ) -> None:
+        """Call a function with arrays on the device's contents."""
+        self._begin("run", device, entry, teams, threads)
+        passed = views(arguments, partial(self._view, device))
+        _do(queue, lambda: program.run(entry, passed, teams, threads))
 
     # --- how ---
 
@@ -315,6 +376,10 @@ class SimulatedPlugin(Plugin):
             return bytes(contents[offset : offset + size])
 
         return self._alone.run(read) or b""
+
+    def _view(self, device: int, address: int, size: int) -> memoryview:
+        contents, offset = self._contents(device, address, size)
+        return memoryview(contents)[offset : offset + size]
 
     def _contents(self, device: int, address: int, size: int) -> tuple[bytearray, int]:
         """Give the contents of the range around these bytes, and where in them they are."""
