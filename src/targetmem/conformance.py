@@ -176,13 +176,34 @@ class DeviceConformance:
         """Give device 0 with one of the policies and the usual threshold; all is closed after the test."""
         monkeypatch.setenv("TARGETMEM_POLICY", request.param)
         monkeypatch.setenv("TARGETMEM_THRESHOLD", "8192")
-        registry = Registry(lambda: {NAME: Source(NAME, lambda: type(self).make_plugin)})
-        try:
-            device = registry.device(f"{NAME}:0")
-        except PluginError as error:
-            pytest.skip(str(error))
-        yield device
-        registry.close()
+        yield from _first_device(type(self).make_plugin)
+
+    @pytest.fixture
+    def unmanaged(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+        """Give device 0 with its manager off; all is closed after the test."""
+        monkeypatch.setenv("TARGETMEM_THRESHOLD", "0")
+        yield from _first_device(type(self).make_plugin)
+
+    def test_with_the_manager_off(self, unmanaged: Device) -> None:
+        """Every request goes straight to the device, and back to it when it is freed; errors stay errors."""
+        buffers = [unmanaged.allocate(size) for size in SIZES]
+        assert [] == _overlaps([(buffer.pointer, buffer.size) for buffer in buffers])
+        address = buffers.pop().detach()
+        for buffer in buffers:
+            buffer.release()
+        unmanaged.memory.free(address)
+        with pytest.raises(InvalidFree):
+            unmanaged.memory.free(address)
+        with pytest.raises(OutOfDeviceMemory):
+            unmanaged.allocate(FAR_TOO_MUCH)
+        counters = unmanaged.memory.counters()
+        count = len(SIZES)
+        assert (count, count, count) == (
+            counters.direct,
+            counters.device_allocations,
+            counters.device_releases,
+        )
+        assert (0, 0) == (counters.cached.peak, counters.hits)
 
     def test_a_freed_block_serves_the_next_request(self, device: Device) -> None:
         """The same size again is a hit: the device is not called."""
@@ -297,6 +318,16 @@ class DeviceConformance:
 
 
 # --- how ---
+
+
+def _first_device(make_plugin: Callable[[], Plugin]) -> Iterator[Device]:
+    registry = Registry(lambda: {NAME: Source(NAME, lambda: make_plugin)})
+    try:
+        device = registry.device(f"{NAME}:0")
+    except PluginError as error:
+        pytest.skip(str(error))
+    yield device
+    registry.close()
 
 
 def _try(plugin: Plugin, size: int) -> int | None:

@@ -75,6 +75,11 @@ class Faulty(SimulatedPlugin):
     def allocate(self, device, size, kind, alignment):
         return 0 if kind == "shared" else super().allocate(device, size, kind, alignment)
 """,
+    "test_with_the_manager_off": """
+class Faulty(SimulatedPlugin):
+    def __init__(self):
+        super().__init__(fail_release_on=2)
+""",
     "test_close": """
 class Faulty(SimulatedPlugin):
     def __init__(self):
