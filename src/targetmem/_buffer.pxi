@@ -111,6 +111,22 @@ cdef class Buffer:
             tmi_disown(self.manager.handle, address)
         return <uintptr_t>address
 
+    def view(self, dtype, shape=None, *, strides=None, offset=0):
+        """Give the memory as an array of numbers, without a copy; the view keeps the Buffer alive.
+
+        dtype is NumPy's ("f4", "<i8", "complex64") or a struct code; shape defaults to one dimension up to
+        the end, strides (bytes) to C order; offset is in bytes. Raises TypeError for a dtype of no numbers,
+        ValueError for what does not fit into the memory, BufferError when it was released.
+        """
+        return make_view(self, dtype, shape, strides, offset)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        return make_view(self, "u1", None, None, 0).__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self):
+        return make_view(self, "u1", None, None, 0).__dlpack_device__()
+
     def __enter__(self):
         return self
 

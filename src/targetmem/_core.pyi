@@ -1,13 +1,16 @@
 """The C core's binding, for type checkers; see `_core.pyx`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, final
+from typing import Any, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, final
+
+from targetmem.dtypes import ElementType
 
 __all__ = [
     "Backend",
     "BlockInfo",
     "Buffer",
+    "BufferView",
     "DeviceCore",
     "ManagerCore",
     "NumpyPool",
@@ -134,6 +137,23 @@ class Buffer:
     def kind(self) -> str: ...
     def release(self) -> None: ...
     def detach(self) -> int: ...
+    def view(
+        self,
+        dtype: object,
+        shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
+        *,
+        strides: Iterable[SupportsIndex] | None = None,
+        offset: SupportsIndex = 0,
+    ) -> BufferView: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -142,6 +162,35 @@ class Buffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
+
+@final
+class BufferView:
+    @property
+    def buffer(self) -> Buffer: ...
+    @property
+    def element(self) -> ElementType: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def pointer(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    @property
+    def __sycl_usm_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 def set_tag(number: int, /) -> int: ...
 def begin_queue_use(buffer: Buffer, queue: object, /) -> bool: ...

@@ -19,8 +19,8 @@ from collections import namedtuple
 from threading import get_ident
 from types import MethodDescriptorType
 
-__all__ = ["Backend", "BlockInfo", "Buffer", "DeviceCore", "ManagerCore", "NumpyPool", "begin_queue_use",
-           "end_queue_use", "numpy_attached", "numpy_stop", "own_methods", "set_tag"]
+__all__ = ["Backend", "BlockInfo", "Buffer", "BufferView", "DeviceCore", "ManagerCore", "NumpyPool",
+           "begin_queue_use", "end_queue_use", "numpy_attached", "numpy_stop", "own_methods", "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
 BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is
@@ -304,4 +304,5 @@ def set_tag(unsigned int number, /):
 
 include "_buffer.pxi"
 include "_device.pxi"
+include "_view.pxi"
 include "_numpy.pxi"
