@@ -241,6 +241,17 @@ static void cover(tm_accounts *accounts, tm_cache *cache, unsigned at)
     settle(accounts, at);
 }
 
+/* Without the slot its size's floors come to more than before, which must be granted: else a peak would be missed. */
+void tmi_accounts_retire(tm_accounts *accounts, tm_cache *cache, unsigned bucket, const tm_event *event)
+{
+    pthread_mutex_lock(&accounts->lock);
+    apply(accounts, bucket, event);
+    apply(accounts, TM_WHOLE, event);
+    cover(accounts, cache, bucket);
+    cover(accounts, cache, TM_WHOLE);
+    pthread_mutex_unlock(&accounts->lock);
+}
+
 static void plug_in(tm_accounts *accounts, tm_cache *cache, unsigned at, int64_t bytes)
 {
     tm_row *row = &accounts->rows[at];

@@ -70,6 +70,9 @@ void tmi_accounts_plug(tm_accounts *accounts, struct tm_cache *cache, struct tm_
                        struct tm_block *const *blocks, uint32_t count);
 void tmi_accounts_unplug(tm_accounts *accounts, struct tm_cache *cache, struct tm_slot *slot, uint32_t at,
                          struct tm_block **blocks, uint32_t count);
+/* Count what an empty slot of the cache counted, now that it serves no size any more. locks: the cache, too. */
+void tmi_accounts_retire(tm_accounts *accounts, struct tm_cache *cache, unsigned bucket,
+                         const tm_event *event);
 /* Owner: lower the slots' ceilings to what is there, and give the room back under the limit. locks: the cache, too. */
 void tmi_accounts_yield(tm_accounts *accounts, struct tm_cache *cache);
 /* Owner: grant room for a block of this size that it is just allocating, or freeing; and, as far as that passes no

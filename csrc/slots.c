@@ -82,7 +82,7 @@ void tmi_slot_retire(tm_manager *manager, tm_cache *cache, tm_slot *slot)
     tm_put(&slot->floor, 0);
     tm_put(&slot->ceiling, 0);
     tm_put(&slot->sequence, tm_get(&slot->sequence) & 1);
-    record(manager, size, &event);
+    tmi_accounts_retire(&manager->accounts, cache, tm_bucket_of(size), &event);
 }
 
 static void start(tm_cache *cache, tm_slot *slot, size_t size)
@@ -208,8 +208,9 @@ tm_block *tmi_retry_hot(tm_manager *manager, size_t size, unsigned flags)
     if (!cache || block)
         return block;
     if (!tmi_cache_lower_floor(cache, size)) {
-        if (!tm_get(&tm_slot_of(cache, size)->top))
-            return NULL;
+        const tm_slot *slot = tm_slot_of(cache, size);
+        if (tmi_slot_size(slot) != size || !tm_get(&slot->top))
+            return NULL; /* another size's blocks: nothing is handed out, and no peak rises */
         tmi_accounts_grant(&manager->accounts, cache, tm_bucket_of(size), size, false);
         (void)tmi_cache_lower_floor(cache, size);
     }

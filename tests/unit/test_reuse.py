@@ -118,3 +118,13 @@ def test_growth_without_a_limit_ends_at_the_device() -> None:
     assert counters.reclaims > 0
     assert counters.held.peak <= 256 * KiB
     assert 0 == counters.live_blocks
+
+
+def test_a_refused_request_raises_no_peak() -> None:
+    """Whatever sizes share a place in the thread's cache: what was not handed out never counted as live."""
+    device = a_device(capacity=8 * KiB)
+    for size in range(1, 129):
+        device.allocate(size).release()
+        with pytest.raises(MemoryError):
+            device.allocate(8 * KiB + 1)
+    assert (128, 128) == (device.memory.counters().live.peak, device.memory.counters().requested.peak)
