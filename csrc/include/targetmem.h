@@ -123,7 +123,7 @@ typedef struct tm_statistics {
     uint64_t device_nanoseconds;
     uint64_t reclaims, reclaimed_bytes; /* blocks (and their bytes) given back by a ladder */
     uint64_t trims, trimmed_bytes;      /* blocks given back because of tm_trim or the limit */
-    uint64_t padding_bytes;             /* live - requested, now */
+    uint64_t padding_bytes;             /* held - live - cached, now */
     uint64_t live_blocks, cached_blocks;
     uint64_t largest_free_block; /* bytes, 0 when nothing is cached */
 } tm_statistics;

@@ -138,5 +138,10 @@ cdef class Buffer:
     cdef void *host_address(self) except? NULL
 
 
+cdef class Wrapping:
+    cdef readonly ManagerCore source
+    cdef object wrap
+
+
 cdef class DeviceCore:
     cdef public ManagerCore first

@@ -20,7 +20,8 @@ from threading import get_ident
 from types import MethodDescriptorType
 
 __all__ = ["Backend", "BlockInfo", "Buffer", "BufferView", "DeviceCore", "ManagerCore", "NumpyPool",
-           "begin_queue_use", "end_queue_use", "numpy_attached", "numpy_stop", "own_methods", "set_tag"]
+           "Wrapping", "begin_queue_use", "end_queue_use", "numpy_attached", "numpy_stop", "own_methods",
+           "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
 BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is

@@ -30,8 +30,8 @@ class Counters:
     `requested` is what callers asked for, `live` what the blocks handed out really have, `cached` what is
     kept for reuse, `held` both together. `allocations` = `hits` + `misses` + `direct` (requests above the
     threshold). `reclaims` and `trims` count blocks given back because the device was out of memory, or
-    because someone asked or the limit was reached. `padding_bytes` is what live blocks have beyond the
-    request, now.
+    because someone asked or the limit was reached. `padding_bytes` is what the device
+    gave for alignment beyond live and cached bytes, now.
     """
 
     requested: Gauge = Gauge()

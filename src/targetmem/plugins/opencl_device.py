@@ -88,6 +88,13 @@ class OpenCLDevice:
         self.context = cl.Context([self.device])
         self.queue = self.new_queue()
 
+    def adopt(self, queue: cl.CommandQueue, *, fine: bool) -> None:
+        """Work in a queue's context. Raises PluginError when the device lacks the memory that is wanted."""
+        wanted = "fine-grained" if fine else "shared virtual"
+        if not (self.fine_grained if fine else _svm(self.device)):
+            raise PluginError(f"{self.device.name}: expected a device with {wanted} memory, got one without")
+        self.context, self.queue = queue.context, queue
+
     def close(self) -> None:
         """Wait for all work; what is still handed out goes with the context."""
         self.finish(None)
