@@ -171,7 +171,7 @@ static __attribute__((noinline)) void *allocate_cold(tm_manager *manager, size_t
     return tmi_allocate(manager, size, 0, 0, &fresh);
 }
 
-void *tm_allocate(tm_manager *manager, size_t size)
+TM_HOT void *tm_allocate(tm_manager *manager, size_t size)
 {
     tm_block *block = tm_pop(manager, size, 0);
     return tm_likely(block != NULL) ? tm_block_address(block) : allocate_cold(manager, size);
@@ -402,7 +402,8 @@ static __attribute__((noinline)) tm_status free_searched(tm_manager *manager, vo
 }
 
 /* Any block of the thread's cache but the latest one. */
-static __attribute__((noinline)) tm_status free_other(tm_manager *manager, void *pointer, tm_cache *cache)
+static TM_HOT __attribute__((noinline)) tm_status free_other(tm_manager *manager, void *pointer,
+                                                             tm_cache *cache)
 {
     tm_block *block = tm_tables_guess(&manager->tables, (uintptr_t)pointer);
     if (tm_likely(block != NULL) && tm_likely(tm_cache_push(cache, block, (uintptr_t)pointer, TM_LIVE)))
@@ -415,7 +416,7 @@ static __attribute__((noinline)) tm_status free_cold(tm_manager *manager, void *
     return tmi_free(manager, pointer, 0, TM_SIZE_UNKNOWN);
 }
 
-tm_status tm_free(tm_manager *manager, void *pointer)
+TM_HOT tm_status tm_free(tm_manager *manager, void *pointer)
 {
     tm_cache *cache = tm_cache_mine(manager);
     if (tm_unlikely(cache == NULL))
