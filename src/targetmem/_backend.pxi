@@ -30,7 +30,7 @@ cdef int _call_allocate(void *context, size_t size, size_t alignment, void **add
     address[0] = NULL
     try:
         given = (<Backend>context).allocate(size, alignment)
-        address[0] = <void *><uintptr_t>(0 if given is None else given)
+        address[0] = <void *>_address(given, "allocate")
         _note(context, "allocate", None)
         return 0
     except BaseException as error:

@@ -65,7 +65,7 @@ cdef int _press(void *context, size_t wanted, unsigned int step) noexcept with g
         return 0
 
 
-cdef inline size_t _size(object size) except? 42:
+cdef inline size_t _size(object size, str what="size") except? 42:
     """Give a request's bytes; more than any device has is SIZE_MAX, which the core refuses.
 
     Raises ValueError when it is negative, TypeError when it is no integer.
@@ -76,17 +76,29 @@ cdef inline size_t _size(object size) except? 42:
         if small >= 0:
             return <size_t>small
         PyErr_Clear()
-    return _odd_size(size)
+    return _odd_size(size, what)
 
 
-cdef size_t _odd_size(object size) except? 42:
+cdef size_t _odd_size(object size, str what) except? 42:
     if not PyLong_CheckExact(size):
-        if isinstance(size, (str, bytes)) or not hasattr(size, "__index__"):
-            raise TypeError(f"size: expected an integer number of bytes, got {type(size).__name__}")
+        if not hasattr(size, "__index__"):
+            raise TypeError(f"{what}: expected an integer number of bytes, got {type(size).__name__}")
         size = size.__index__()
     if size < 0:
-        raise ValueError(f"size: expected 0 bytes or more, got {size}")
+        raise ValueError(f"{what}: expected 0 bytes or more, got {size}")
     return <size_t>-1 if size >= <size_t>-1 else size
+
+
+cdef uintptr_t _address(object pointer, str where) except? 42:
+    """Give an address, 0 for None. Raises TypeError for no integer, ValueError when no address is like that."""
+    if pointer is None:
+        return 0
+    if not hasattr(pointer, "__index__"):
+        raise TypeError(f"{where}: expected an address (an integer) or None, got {type(pointer).__name__}")
+    number = pointer.__index__()
+    if not 0 <= number <= <uintptr_t>-1:
+        raise ValueError(f"{where}: expected an address of 0 to {<uintptr_t>-1:#x}, got {number}")
+    return number
 
 
 @cython.no_gc_clear
@@ -149,7 +161,7 @@ cdef class ManagerCore:
 
         Raises like `allocate`, and ValueError for an alignment that is no power of two.
         """
-        cdef size_t bytes = _size(alignment)
+        cdef size_t bytes = _size(alignment, "alignment")
         if bytes == 0 or bytes & (bytes - 1):
             raise ValueError(f"alignment: expected a power of two in bytes, got {alignment}")
         return self.allocate_slow(_size(size), bytes)
@@ -176,7 +188,7 @@ cdef class ManagerCore:
         """
         if isinstance(pointer, Buffer):
             return (<Buffer>pointer).give_back(self, size)
-        cdef uintptr_t address = 0 if pointer is None else pointer
+        cdef uintptr_t address = _address(pointer, "free")
         cdef size_t bytes = TM_SIZE_UNKNOWN if size is None else _size(size)
         cdef tm_status status
         cdef tm_manager *handle = self.ready()
@@ -243,7 +255,7 @@ cdef class ManagerCore:
     def find(self, address, /):
         """Give the tracked block that contains the address, or None."""
         cdef tm_block_info info
-        if tm_find_block(self.ready(), <void *><uintptr_t>address, &info):
+        if tm_find_block(self.ready(), <void *>_address(address, "find"), &info):
             return info_to_tuple(&info)
         return None
 
