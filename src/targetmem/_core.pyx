@@ -90,7 +90,7 @@ cdef size_t _odd_size(object size, str what) except? 42:
 
 
 cdef uintptr_t _address(object pointer, str where) except? 42:
-    """Give an address, 0 for None. Raises TypeError for no integer, ValueError when no address is like that."""
+    """Give an address, 0 for None. Raises TypeError for no integer, ValueError for no address."""
     if pointer is None:
         return 0
     if not hasattr(pointer, "__index__"):
