@@ -7,6 +7,7 @@
 #define TM_BLOCK_H
 
 #include "os.h"
+#include "ranges.h"
 
 /* The state word: bits 0-7 phase and flags, 8-31 home, 32-63 tag.
  *
@@ -24,19 +25,13 @@
 #define TM_HOMES (1u << 24)
 #define TM_TAG_SHIFT 32
 
-/* The device's range where it is not just [address, address + size): padding for an alignment. */
-typedef struct tm_range {
-    uintptr_t base;
-    size_t size;
-} tm_range;
-
 /* Two records fill one cache line. */
 typedef struct tm_block {
     _Atomic uint64_t state;
     _Atomic uintptr_t address; /* as handed out; 0 while the record is unused */
     _Atomic size_t size;       /* block bytes from address on: the key of exact reuse */
     union {
-        tm_range *padded;      /* null, or what the device gave */
+        tm_range *padded;      /* null, or what the device gave when it padded for an alignment */
         struct tm_block *next; /* of an unused record: the queue */
     };
 } tm_block;

@@ -129,7 +129,8 @@ const tm_backend *tm_host_backend(void)
 {
     static const tm_backend host = {
         .version = TM_ABI_VERSION,
-        .flags = TM_BACKEND_ALIGNS | TM_BACKEND_FORK_SAFE | TM_BACKEND_HOST_ACCESSIBLE | TM_BACKEND_IMMORTAL,
+        .flags = TM_BACKEND_ALIGNS | TM_BACKEND_FORK_SAFE | TM_BACKEND_HOST_ACCESSIBLE | TM_BACKEND_IMMORTAL |
+                 TM_BACKEND_PLAIN_COPIES,
         .min_alignment = MIN_ALIGNMENT,
         .allocate = host_allocate,
         .release = host_release,

@@ -4,15 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAF 250u /* blocks: a leaf stays below one 4 KiB page */
+#define LEAF 250u /* items: a leaf stays below one 4 KiB page */
 
 struct tm_leaf {
     unsigned count;
     uintptr_t keys[LEAF];
-    tm_block *blocks[LEAF];
+    void *items[LEAF];
 };
-
-static uintptr_t key_of(const tm_block *block) { return tm_block_range(block).base; }
 
 /* The number of keys <= key in a sorted array. */
 static size_t rank_of(const uintptr_t *keys, size_t count, uintptr_t key)
@@ -54,9 +52,9 @@ bool tmi_ranges_next(const tm_ranges *ranges, tm_place *place)
     return ++place->leaf < ranges->count;
 }
 
-tm_block *tmi_ranges_at(const tm_ranges *ranges, tm_place place)
+void *tmi_ranges_at(const tm_ranges *ranges, tm_place place)
 {
-    return ranges->leaves[place.leaf]->blocks[place.index];
+    return ranges->leaves[place.leaf]->items[place.index];
 }
 
 static bool reserve(tm_ranges *ranges)
@@ -92,13 +90,13 @@ static tm_leaf *add_leaf(tm_ranges *ranges, size_t at)
     return leaf;
 }
 
-static void leaf_insert(tm_leaf *leaf, unsigned at, tm_block *block)
+static void leaf_insert(tm_leaf *leaf, unsigned at, uintptr_t key, void *item)
 {
     unsigned behind = leaf->count - at;
     memmove(leaf->keys + at + 1, leaf->keys + at, behind * sizeof *leaf->keys);
-    memmove(leaf->blocks + at + 1, leaf->blocks + at, behind * sizeof *leaf->blocks);
-    leaf->keys[at] = key_of(block);
-    leaf->blocks[at] = block;
+    memmove(leaf->items + at + 1, leaf->items + at, behind * sizeof *leaf->items);
+    leaf->keys[at] = key;
+    leaf->items[at] = item;
     leaf->count++;
 }
 
@@ -112,17 +110,16 @@ static bool split(tm_ranges *ranges, size_t at, bool appending)
     unsigned keep = appending ? LEAF - 1 : LEAF / 2;
     upper->count = lower->count - keep;
     memcpy(upper->keys, lower->keys + keep, upper->count * sizeof *upper->keys);
-    memcpy(upper->blocks, lower->blocks + keep, upper->count * sizeof *upper->blocks);
+    memcpy(upper->items, lower->items + keep, upper->count * sizeof *upper->items);
     lower->count = keep;
     ranges->lows[at + 1] = upper->keys[0];
     return true;
 }
 
-bool tmi_ranges_insert(tm_ranges *ranges, tm_block *block)
+bool tmi_ranges_insert(tm_ranges *ranges, uintptr_t key, void *item)
 {
     if (ranges->count == 0 && !add_leaf(ranges, 0))
         return false;
-    uintptr_t key = key_of(block);
     size_t at = rank_of(ranges->lows, ranges->count, key);
     at -= at != 0;
     if (ranges->leaves[at]->count == LEAF) {
@@ -132,7 +129,7 @@ bool tmi_ranges_insert(tm_ranges *ranges, tm_block *block)
         at += key >= ranges->lows[at + 1];
     }
     tm_leaf *leaf = ranges->leaves[at];
-    leaf_insert(leaf, (unsigned)rank_of(leaf->keys, leaf->count, key), block);
+    leaf_insert(leaf, (unsigned)rank_of(leaf->keys, leaf->count, key), key, item);
     ranges->lows[at] = leaf->keys[0];
     return true;
 }
@@ -145,15 +142,15 @@ static void remove_leaf(tm_ranges *ranges, size_t at)
     memmove(ranges->leaves + at, ranges->leaves + at + 1, behind * sizeof *ranges->leaves);
 }
 
-void tmi_ranges_remove(tm_ranges *ranges, tm_block *block)
+void tmi_ranges_remove(tm_ranges *ranges, uintptr_t key)
 {
     tm_place place;
-    if (!tmi_ranges_floor(ranges, key_of(block), &place))
+    if (!tmi_ranges_floor(ranges, key, &place))
         return;
     tm_leaf *leaf = ranges->leaves[place.leaf];
     unsigned behind = --leaf->count - place.index;
     memmove(leaf->keys + place.index, leaf->keys + place.index + 1, behind * sizeof *leaf->keys);
-    memmove(leaf->blocks + place.index, leaf->blocks + place.index + 1, behind * sizeof *leaf->blocks);
+    memmove(leaf->items + place.index, leaf->items + place.index + 1, behind * sizeof *leaf->items);
     if (leaf->count == 0)
         remove_leaf(ranges, place.leaf);
     else
@@ -169,7 +166,7 @@ void tmi_ranges_destroy(tm_ranges *ranges)
     *ranges = (tm_ranges){0};
 }
 
-const char *tmi_ranges_check(const tm_ranges *ranges)
+const char *tmi_ranges_check(const tm_ranges *ranges, tm_range (*range_of)(const void *item))
 {
     uintptr_t end = 0;
     tm_place place;
@@ -177,12 +174,11 @@ const char *tmi_ranges_check(const tm_ranges *ranges)
         if (ranges->leaves[i]->count == 0 || ranges->lows[i] != ranges->leaves[i]->keys[0])
             return "ranges: a leaf is empty or its low key is wrong";
     for (bool more = tmi_ranges_first(ranges, &place); more; more = tmi_ranges_next(ranges, &place)) {
-        const tm_block *block = tmi_ranges_at(ranges, place);
-        tm_range range = tm_block_range(block);
+        tm_range range = range_of(tmi_ranges_at(ranges, place));
         if (range.base != ranges->leaves[place.leaf]->keys[place.index])
-            return "ranges: a key is not its block's base";
+            return "ranges: a key is not its item's base";
         if (range.base < end)
-            return "ranges: blocks overlap or are out of order";
+            return "ranges: two overlap or are out of order";
         end = range.base + range.size;
     }
     return NULL;

@@ -183,7 +183,8 @@ static tm_block *insert_locked(tm_tables *tables, tm_range range, uintptr_t addr
     tm_block *block = tmi_block_new(&tables->store);
     if (!block)
         return NULL;
-    if (!describe_range(block, range, address, size) || !tmi_ranges_insert(&tables->ranges, block)) {
+    if (!describe_range(block, range, address, size) ||
+        !tmi_ranges_insert(&tables->ranges, range.base, block)) {
         bury(tables, block);
         return NULL;
     }
@@ -214,7 +215,7 @@ void tmi_tables_remove(tm_tables *tables, tm_block *block)
 {
     pthread_mutex_lock(&tables->lock);
     uintptr_t address = tm_get(&block->address);
-    tmi_ranges_remove(&tables->ranges, block);
+    tmi_ranges_remove(&tables->ranges, tm_block_range(block).base);
     index_remove(tables->index, block);
     bury(tables, block);
     tables->count--;
@@ -279,11 +280,13 @@ tm_block *tmi_tables_any(tm_tables *tables)
     return block;
 }
 
+static tm_range range_of(const void *block) { return tm_block_range(block); }
+
 const char *tmi_tables_check(tm_tables *tables)
 {
     size_t found = 0;
     pthread_mutex_lock(&tables->lock);
-    const char *broken = tmi_ranges_check(&tables->ranges);
+    const char *broken = tmi_ranges_check(&tables->ranges, range_of);
     tm_place place;
     for (bool more = tmi_ranges_first(&tables->ranges, &place); more && !broken;
          more = tmi_ranges_next(&tables->ranges, &place), found++) {

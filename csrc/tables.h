@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "ranges.h"
+#include "block.h"
 
 #define TM_GRAVES 1024u
 

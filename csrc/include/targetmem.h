@@ -94,6 +94,7 @@ typedef struct tm_backend {
 #define TM_BACKEND_FORK_SAFE 2u       /* memory stays usable in a forked child (host memory) */
 #define TM_BACKEND_HOST_ACCESSIBLE 4u /* the host may dereference the addresses */
 #define TM_BACKEND_IMMORTAL 8u        /* release works for ever: live blocks outlive tm_manager_close */
+#define TM_BACKEND_PLAIN_COPIES 16u   /* a transfer is a memcpy: whoever copies need not ask the target */
 
 typedef struct tm_options {
     uint32_t version;    /* TM_ABI_VERSION */

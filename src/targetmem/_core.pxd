@@ -75,6 +75,7 @@ cdef extern from "targetmem.h" nogil:
     const uint32_t TM_BACKEND_ALIGNS
     const uint32_t TM_BACKEND_FORK_SAFE
     const uint32_t TM_BACKEND_HOST_ACCESSIBLE
+    const uint32_t TM_BACKEND_PLAIN_COPIES
     const uint32_t TM_OPTION_NO_THREAD_CACHE
     const size_t TM_UNLIMITED
     tm_status tm_manager_create(const tm_backend *, const tm_options *, tm_manager **)
@@ -105,6 +106,56 @@ cdef extern from "manager.h" nogil:
     void *tmi_allocate(tm_manager *, size_t, size_t, unsigned int, bint *)
     tm_status tmi_free(tm_manager *, void *, unsigned int, size_t)
     void tmi_disown(tm_manager *, void *)
+
+
+cdef extern from "present.h" nogil:
+    ctypedef enum tm_mapping_state:
+        TM_READY
+        TM_ENTERING
+        TM_LEAVING
+        TM_GONE
+    ctypedef enum tm_overlap:
+        TM_ABSENT
+        TM_CONTAINED
+        TM_EXTENDS_BEFORE
+        TM_EXTENDS_AFTER
+    ctypedef struct tm_mapping:
+        uintptr_t host
+        uintptr_t end
+        uintptr_t target
+        size_t dynamic
+        size_t hold
+        tm_mapping_state state
+        unsigned int users
+        uint64_t construct
+        uint64_t thread
+    ctypedef struct tm_present:
+        size_t count
+        size_t bytes
+    const size_t TM_INFINITE
+    tm_overlap tmi_present_find(const tm_present *, uintptr_t, size_t, tm_mapping **)
+    tm_mapping *tmi_present_at(const tm_present *, uintptr_t)
+    bint tmi_present_insert(tm_present *, tm_mapping *)
+    void tmi_present_remove(tm_present *, tm_mapping *)
+    tm_mapping *tmi_present_next(const tm_present *, uintptr_t)
+    void tmi_present_destroy(tm_present *)
+    const char *tmi_present_check(const tm_present *)
+    bint tm_mapping_counted(const tm_mapping *)
+    void tm_mapping_add(tm_mapping *, bint, size_t)
+    size_t tm_mapping_take(tm_mapping *, bint, bint)
+
+
+cdef extern from "layout.h" nogil:
+    const int TM_DIMENSIONS
+    ctypedef struct tm_layout:
+        Py_ssize_t lowest
+        size_t span
+        size_t piece
+        unsigned int dimensions
+    void tmi_layout_make(tm_layout *, int, const Py_ssize_t *, const Py_ssize_t *, size_t)
+    size_t tmi_layout_pieces(const tm_layout *)
+    size_t tmi_layout_offset(const tm_layout *, size_t)
+    void tmi_layout_copy(const tm_layout *, void *, const void *)
 
 
 cdef class Backend:
@@ -145,3 +196,18 @@ cdef class Wrapping:
 
 cdef class DeviceCore:
     cdef public ManagerCore first
+    cdef public PresentTable table
+
+
+cdef class PresentTable:
+    cdef tm_present present
+    cdef readonly ManagerCore manager
+    cdef readonly object device
+    cdef object plugin
+    cdef int index
+    cdef bint plain       # transfers are the host's own copies
+    cdef public bint unified
+    cdef readonly bint closed
+    cdef uint64_t constructs
+    cdef size_t inside    # constructs under way
+    cdef object left      # set when the last one ends, once somebody waits for that

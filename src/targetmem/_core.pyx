@@ -1,11 +1,15 @@
 """The thin binding of the C core: argument checks, lifetimes, exceptions. No policy lives here."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE, PyObject_CheckBuffer
 from cpython.exc cimport PyErr_Clear, PyErr_SetInterrupt, PyErr_WriteUnraisable
 from cpython.long cimport PyLong_CheckExact
-from libc.stdint cimport uint32_t, uintptr_t
-from libc.stdlib cimport free, malloc
+from cpython.object cimport PyObject
+from cpython.pythread cimport PyThread_get_thread_ident
+from cpython.ref cimport Py_CLEAR, Py_INCREF
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
 
 cdef extern from "Python.h":
     Py_ssize_t quick_size "PyLong_AsSsize_t"(object) noexcept  # -1: negative, or an error is set
@@ -14,14 +18,28 @@ cdef extern from "Python.h":
     ctypedef struct PyMethodDescrObject:
         PyMethodDef *d_method
     object new_method "PyDescr_NewMethod"(type, PyMethodDef *)
+    # Cython's own Py_buffer counts the references of obj; here a view is moved about like any other bytes.
+    ctypedef struct HostView "Py_buffer":
+        void *buf
+        PyObject *obj
+        Py_ssize_t len
+        Py_ssize_t itemsize
+        int ndim
+        const char *format
+        Py_ssize_t *shape
+        Py_ssize_t *strides
+    int get_buffer "PyObject_GetBuffer"(object, HostView *, int) except -1
+    void release_buffer "PyBuffer_Release"(HostView *)
+    bint is_contiguous "PyBuffer_IsContiguous"(const HostView *, char)
 
+import os
 from collections import namedtuple
-from threading import get_ident
+from threading import Event, get_ident
 from types import MethodDescriptorType
 
 __all__ = ["Backend", "BlockInfo", "Buffer", "BufferView", "DeviceCore", "ManagerCore", "NumpyPool",
-           "Wrapping", "begin_queue_use", "end_queue_use", "numpy_attached", "numpy_stop", "own_methods",
-           "set_tag"]
+           "PresentTable", "Wrapping", "begin_queue_use", "end_queue_use", "numpy_attached", "numpy_stop",
+           "own_methods", "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
 BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is
@@ -40,7 +58,7 @@ def own_methods(type cls, /):
     CPython specialises a call of a C method only if the object's type is the very one that the descriptor was
     made for: inherited, the same call costs twice as much.
     """
-    for name in ("allocate", "free"):
+    for name in ("allocate", "free", "enter", "exit", "update"):
         found = getattr(cls, name, None)
         if type(found) is MethodDescriptorType and name not in vars(cls):
             setattr(cls, name, new_method(cls, (<PyMethodDescrObject *>found).d_method))
@@ -316,6 +334,10 @@ def set_tag(unsigned int number, /):
 
 
 include "_buffer.pxi"
+include "_present.pxi"
+include "_items.pxi"
+include "_transfer.pxi"
+include "_mapping.pxi"
 include "_device.pxi"
 include "_view.pxi"
 include "_numpy.pxi"

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from targetmem._core import Backend, DeviceCore, own_methods
+from targetmem._core import Backend, DeviceCore, PresentTable, own_methods
 from targetmem.abc import KINDS, Kind
 from targetmem.config import resolve
 from targetmem.errors import NotSupported, PluginError, TargetMemoryError
@@ -16,10 +16,13 @@ from targetmem.manager import MemoryManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Any
 
     from targetmem._core import Buffer
     from targetmem.abc import Capabilities, Limit, MemoryInfo, Plugin
     from targetmem.config import Settings
+    from targetmem.mapping import Mapping
     from targetmem.queue import Queue
     from targetmem.region import Entry, Image
 
@@ -44,6 +47,7 @@ class Device(DeviceCore):
         "_managers",
         "_queues",
         "_start",
+        "_table_once",
         "index",
         "name",
         "plugin",
@@ -59,6 +63,7 @@ class Device(DeviceCore):
             kind: Once(partial(self._make_manager, kind), f"device {self.name}") for kind in KINDS
         }
         self._group = next(_groups)
+        self._table_once = Once(self._make_table, f"the present table of {self.name}")
         self._queues: list[Queue] = []
         self._images: list[Image] = []
 
@@ -105,6 +110,60 @@ class Device(DeviceCore):
         """What the device is able to do."""
         with self.ready():
             return self.plugin.capabilities(self.index)
+
+    # --- mapped data ---
+
+    def map(
+        self,
+        *,
+        to: object = (),
+        from_: object = (),
+        tofrom: object = (),
+        alloc: object = (),
+        **modifiers: Any,
+    ) -> AbstractContextManager[Device]:
+        """Map arrays while a with-block runs: `enter` before it, `exit` behind it; gives the device.
+
+        `to` is copied to the device, `from_` back from it, `tofrom` both ways, `alloc` neither way; each is
+        one array or a list of them. The modifiers are those of `enter` and `exit` (always, present, close,
+        hold, queue). Raises what they raise. Semantics: OpenMP 5.2, target data.
+        """
+        from targetmem.mapping import mapped
+
+        return mapped(self, to, from_, tofrom, alloc, modifiers)
+
+    def attach(self, structure: object, field: str, pointee: object, /) -> None:
+        """Have a pointer field of a mapped ctypes structure point to mapped memory, on the device.
+
+        The host's pointer stays as it is, also when the structure is copied back. Raises MappingError when
+        one of the two is not mapped, TypeError when there is no such pointer. Semantics: OpenMP 5.2, attach.
+        """
+        from targetmem.mapping import pointer_offset
+
+        self._attach(structure, pointer_offset(structure, field), pointee)
+
+    def present_table(self) -> list[Mapping]:
+        """List what is mapped, by host address: where to, how many bytes, the counts."""
+        from targetmem.mapping import Mapping
+
+        return (
+            [Mapping(*entry) for entry in self._table_once().entries()] if self._table_once.succeeded else []
+        )
+
+    @property
+    def unified_memory(self) -> bool:
+        """Whether the device uses the host's own memory for what is mapped (OpenMP's unified_shared_memory).
+
+        Off at first. Setting it raises NotSupported where the device can't reach the host's memory.
+        """
+        return self._table_once().unified
+
+    @unified_memory.setter
+    def unified_memory(self, wanted: bool) -> None:
+        if wanted and not self.capabilities.unified:
+            text = f"{self.name}: expected a device that reaches the host's memory, got one that does not"
+            raise NotSupported(text, plugin=self.plugin.name)
+        self._table_once().unified = wanted
 
     # --- work ---
 
@@ -190,6 +249,8 @@ class Device(DeviceCore):
             return
         steps: list[Callable[[], object]] = [queue.end for queue in self._queues]
         steps += [image.end for image in self._images]
+        if self._table_once.succeeded:
+            steps.append(self._table_once().close)
         steps += [partial(manager.close_and_report, report=report) for manager in self.managers()]
         if self._start.succeeded:
             steps.append(partial(self.plugin.deinit_device, self.index))
@@ -198,6 +259,8 @@ class Device(DeviceCore):
     def disown(self) -> None:
         """Refuse everything: the device belongs to the parent of this forked process."""
         self._gate.close_in_child(forked_text(self.name))
+        if self._table_once.succeeded:
+            self._table_once().disown()
 
     def __repr__(self) -> str:
         return f"<Device {self.name}{' closed' if self.closed else ''}>"
@@ -226,6 +289,15 @@ class Device(DeviceCore):
         if manager.kind == "device" and not manager.settings.call_sites:
             self.first = manager
         return manager.allocate(size) if alignment is None else manager.allocate_aligned(size, alignment)
+
+    def _open_table(self) -> PresentTable:
+        """Give the present table, made when it is first used."""
+        with self.ready():
+            self.table = self._table_once()
+        return self.table
+
+    def _make_table(self) -> PresentTable:
+        return PresentTable(self, self.manager("device"))
 
     def _make_manager(self, kind: Kind) -> MemoryManager:
         if kind not in self.plugin.capabilities(self.index).kinds:

@@ -38,7 +38,7 @@ cdef int _CPU = 1  # kDLCPU
 cdef dict _DLPACK_DEVICES = {"cuda": 2, "hip": 10, "sycl": 14}
 
 
-cdef void let_go(void *context) noexcept nogil:
+cdef void end_export(void *context) noexcept nogil:
     """Drop what a consumer held. It may come from any thread, and after the interpreter's end."""
     if Py_IsInitialized():
         with gil:
@@ -48,12 +48,12 @@ cdef void let_go(void *context) noexcept nogil:
 
 
 cdef void delete_plain(DLManagedTensor *managed) noexcept nogil:
-    let_go(managed.context)
+    end_export(managed.context)
     free(managed)
 
 
 cdef void delete_versioned(DLManagedTensorVersioned *managed) noexcept nogil:
-    let_go(managed.context)
+    end_export(managed.context)
     free(managed)
 
 
@@ -72,7 +72,7 @@ cdef void drop_versioned(object capsule) noexcept:
         managed.deleter(managed)
 
 
-cdef int fill_in(AnyTensor *managed, BufferView view, int64_t *numbers) except -1:
+cdef int describe(AnyTensor *managed, BufferView view, int64_t *numbers) except -1:
     cdef DLTensor *tensor = &managed.tensor
     cdef Py_ssize_t i
     tensor.data = <char *>view.buffer.address + view.offset
@@ -223,7 +223,7 @@ cdef class BufferView:
 
 cdef object plain(BufferView view):
     cdef DLManagedTensor *managed = <DLManagedTensor *>with_room(sizeof(DLManagedTensor), view.ndim)
-    fill_in(managed, view, <int64_t *>(managed + 1))
+    describe(managed, view, <int64_t *>(managed + 1))
     managed.deleter = delete_plain
     return PyCapsule_New(managed, "dltensor", drop_plain)
 
@@ -231,7 +231,7 @@ cdef object plain(BufferView view):
 cdef object versioned(BufferView view, uint64_t flags):
     cdef DLManagedTensorVersioned *managed = <DLManagedTensorVersioned *>with_room(
         sizeof(DLManagedTensorVersioned), view.ndim)
-    fill_in(managed, view, <int64_t *>(managed + 1))
+    describe(managed, view, <int64_t *>(managed + 1))
     managed.major, managed.minor, managed.flags, managed.deleter = 1, 0, flags, delete_versioned
     return PyCapsule_New(managed, "dltensor_versioned", drop_versioned)
 

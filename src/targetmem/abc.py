@@ -82,13 +82,15 @@ class Capabilities:
 
     `kinds` are the memory kinds it has, `host_accessible` those whose addresses the host may dereference;
     `aligns` whether `allocate` honours any power of two as alignment (else the manager pads); `reserve`
-    whether address ranges can be reserved and committed piecewise.
+    whether address ranges can be reserved and committed piecewise; `unified` whether the device can use the
+    host's own memory at the host's addresses.
     """
 
     kinds: tuple[Kind, ...] = ("device",)
     host_accessible: frozenset[Kind] = frozenset()
     aligns: bool = False
     reserve: bool = False
+    unified: bool = False
 
 
 class Plugin(ABC):

@@ -140,9 +140,8 @@ def translate(device: Device, entry: str, number: int, argument: Any) -> Any:
     view = _view(argument)
     if view is None:
         return argument
-    lookup: Any = device
     try:
-        address = lookup.mapped_pointer(argument)
+        address = device.mapped_pointer(argument)
     except MappingError as error:
         text = f"{entry}: argument {number}: expected an array that is mapped; device.enter(to=[...]) maps it"
         raise MappingError(f"{device.name}: {text}: {error}") from None

@@ -63,7 +63,7 @@ class HostPlugin(Plugin):
 
     def capabilities(self, device: int) -> Capabilities:
         """Everything is accessible, with any alignment."""
-        return Capabilities(kinds=KINDS, host_accessible=frozenset(KINDS), aligns=True)
+        return Capabilities(kinds=KINDS, host_accessible=frozenset(KINDS), aligns=True, unified=True)
 
     def submit(self, device: int, target: int, host: int, size: int, queue: object | None = None) -> None:
         """Copy; done on return, with a queue too."""
