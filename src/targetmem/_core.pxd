@@ -1,5 +1,6 @@
 """The C core as Cython sees it: the public header, and the few inner calls that save a look-up."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 
 
@@ -189,9 +190,23 @@ cdef class Buffer:
     cdef void *host_address(self) except? NULL
 
 
+cdef class Lease:
+    cdef Wrapping source  # None while the block is free, or has another owner
+    cdef tm_block *block
+    cdef void *address
+    cdef Py_ssize_t bytes
+    cdef give_back(self)
+
+
+cdef class Wrappers:
+    cdef PyObject *kept[4096]  # each a reference; PLACES
+
+
 cdef class Wrapping:
     cdef readonly ManagerCore source
-    cdef object wrap
+    cdef object make
+    cdef Wrappers wrappers
+    cdef wrap(self, Buffer buffer)
 
 
 cdef class DeviceCore:

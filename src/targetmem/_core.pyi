@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, final
+from typing import Any, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 from targetmem.dtypes import ElementType
 
@@ -12,15 +12,18 @@ __all__ = [
     "Buffer",
     "BufferView",
     "DeviceCore",
+    "Lease",
     "ManagerCore",
     "NumpyPool",
     "PresentTable",
+    "Wrappers",
     "Wrapping",
     "begin_queue_use",
     "end_queue_use",
     "numpy_attached",
     "numpy_stop",
     "own_methods",
+    "recycled",
     "set_tag",
 ]
 
@@ -233,10 +236,21 @@ class BufferView:
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+@final
+class Lease:
+    def release(self) -> None: ...
+
+@final
+class Wrappers:
+    def forget(self, address: int, /) -> None: ...
+
 class Wrapping:
     @property
     def source(self) -> ManagerCore: ...
-    def __init__(self, source: ManagerCore, wrap: Callable[[Buffer], object]) -> None: ...
+    @overload
+    def __init__(self, source: ManagerCore, make: Callable[[int, int], Any], wrappers: Wrappers) -> None: ...
+    @overload
+    def __init__(self, source: ManagerCore, make: Callable[[Buffer], Any], wrappers: None = None) -> None: ...
     def __call__(self, size: SupportsIndex) -> Any: ...
 
 class PresentTable:
@@ -257,6 +271,7 @@ class PresentTable:
     def close(self) -> None: ...
     def disown(self) -> None: ...
 
+def recycled(cls: _Class, /) -> _Class: ...
 def set_tag(number: int, /) -> int: ...
 def begin_queue_use(buffer: Buffer, queue: object, /) -> bool: ...
 def end_queue_use(buffer: Buffer, queue: object, /) -> None: ...

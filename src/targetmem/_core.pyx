@@ -37,9 +37,9 @@ from collections import namedtuple
 from threading import Event, get_ident
 from types import MethodDescriptorType
 
-__all__ = ["Backend", "BlockInfo", "Buffer", "BufferView", "DeviceCore", "ManagerCore", "NumpyPool",
-           "PresentTable", "Wrapping", "begin_queue_use", "end_queue_use", "numpy_attached", "numpy_stop",
-           "own_methods", "set_tag"]
+__all__ = ["Backend", "BlockInfo", "Buffer", "BufferView", "DeviceCore", "Lease", "ManagerCore", "NumpyPool",
+           "PresentTable", "Wrappers", "Wrapping", "begin_queue_use", "end_queue_use", "numpy_attached",
+           "numpy_stop", "own_methods", "recycled", "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
 BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is
@@ -339,5 +339,6 @@ include "_items.pxi"
 include "_transfer.pxi"
 include "_mapping.pxi"
 include "_device.pxi"
+include "_recycled.pxi"
 include "_view.pxi"
 include "_numpy.pxi"

@@ -10,16 +10,6 @@ cdef inline Buffer take(ManagerCore manager, object size):
     return manager.allocate_slow(wanted, 0)
 
 
-cdef class Wrapping:
-    """A callable that obtains size bytes from a manager and gives what `wrap` makes of the Buffer."""
-
-    def __init__(self, ManagerCore source not None, wrap):
-        self.source, self.wrap = source, wrap
-
-    def __call__(self, size):
-        return self.wrap(take(self.source, size))
-
-
 cdef class DeviceCore:
     """A device's way to memory and mapped data: the manager `first` and the present table, once set."""
 
