@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import arrays, buffers, c_patterns, instructions, machine, peers, programs
+from benchmarks import arrays, buffers, c_patterns, instructions, machine, mappings, peers, programs
 from benchmarks.figures import Figure, MissingError, Report, bars_table, figures_table
 from benchmarks.measure import ROOT, Settings, progress
 
@@ -55,6 +55,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Session], Iterator[Figure]]]] = {
     "live": ("C: among many live blocks", lambda s: c_patterns.among_live(s.peers, s.settings)),
     "statistics": ("C: what the statistics cost", lambda s: c_patterns.statistics_cost(s.settings)),
     "buffer": ("Python: a Buffer created and dropped", lambda s: buffers.pairs(s.buffers, s.settings)),
+    "mapping": ("Python: an array entered and exited", lambda s: mappings.pairs(s.missing, s.settings)),
     "numpy": ("NumPy, plain and pooled", lambda s: arrays.compare(s.settings)),
     "heat": ("examples/heat.py", lambda s: programs.heat(s.settings)),
     "import": ("import targetmem", lambda s: programs.import_cost(s.settings)),

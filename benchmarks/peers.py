@@ -119,9 +119,14 @@ def build_umf(name: str) -> None:
     driver(name, "peer_umf.h", [f"-I{prefix / 'include'}", library, f"-Wl,-rpath,{prefix / 'lib'}"])
 
 
+def newest_clang() -> str:
+    """Give the newest clang that is there."""
+    return next((found for n in range(22, 14, -1) if (found := shutil.which(f"clang-{n}"))), "clang")
+
+
 def build_llvm(name: str) -> None:
     """Build for libomptarget with the newest clang that is there."""
-    compiler = next((found for n in range(22, 14, -1) if (found := shutil.which(f"clang-{n}"))), "clang")
+    compiler = newest_clang()
     offload: list[str | Path] = ["-fopenmp", "-fopenmp-targets=x86_64-pc-linux-gnu"]
     library = Path(compiler).resolve().parents[1] / "lib"
     driver(name, "peer_llvm.h", [*offload, f"-Wl,-rpath,{library}"], compiler)

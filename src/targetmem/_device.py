@@ -263,7 +263,9 @@ class Device(DeviceCore):
             self._table_once().disown()
 
     def __repr__(self) -> str:
-        return f"<Device {self.name}{' closed' if self.closed else ''}>"
+        ranges = self.table.ranges if self.table is not None else 0
+        mapped = f", {ranges} ranges mapped" if ranges else ""
+        return f"<Device {self.name}{' closed' if self.closed else ''}{mapped}>"
 
     # --- first use ---
 

@@ -19,7 +19,7 @@ from targetmem.commands import main
 from targetmem.errors import NotSupported
 from targetmem.plugins.simulated import SimulatedPlugin
 from targetmem.tags import number_of, tag_name
-from tests.unit.registries import registry_of
+from tests.unit.registries import registry_of, registry_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,6 +188,19 @@ def test_the_table() -> None:
     assert "not available: simulated: init_device failed" in lines[3]
     assert "not available: ModuleNotFoundError" in lines[4]
     assert "install what provides the module pyopencl" in lines[4]
+    registry.close()
+
+
+def test_the_table_tells_what_is_mapped() -> None:
+    """A device with mapped data says how many ranges and bytes that are, in text and as numbers."""
+    registry = registry_with(SimulatedPlugin(capacity="64M"))
+    data = [bytearray(1024), bytearray(512)]
+    with registry.device("x:0").map(to=data):
+        rows = command.rows(registry)
+        assert "<Device x:0, 2 ranges mapped>" == repr(registry.device("x:0"))
+    assert [(2, 1536)] == [(row.mapped_ranges, row.mapped_bytes) for row in rows]
+    assert ", 2 ranges mapped (1.5 KiB)" in command.table(rows)
+    assert "mapped" not in command.table(command.rows(registry))
     registry.close()
 
 

@@ -38,6 +38,8 @@ class Row:
     threshold: int | None = None
     threshold_origin: str = ""
     cached_limit: int | None = None
+    mapped_ranges: int = 0
+    mapped_bytes: int = 0
     error: str = ""
     hint: str = ""
 
@@ -89,6 +91,7 @@ def _row(device: Device) -> Row:
         raise
     except TargetMemoryError as error:
         return Row(device.name, target, error=str(error), hint=getattr(error, "hint", ""))
+    table = device.table
     return Row(
         device.name,
         target,
@@ -98,6 +101,8 @@ def _row(device: Device) -> Row:
         threshold=settings.threshold,
         threshold_origin=settings.origin("threshold"),
         cached_limit=settings.cached_limit,
+        mapped_ranges=table.ranges if table is not None else 0,
+        mapped_bytes=table.bytes if table is not None else 0,
     )
 
 
@@ -108,6 +113,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     memory = "unknown"
     if row.free is not None and row.total is not None:
         memory = f"{format_size(row.free)} free of {format_size(row.total)}"
+    if row.mapped_ranges:
+        memory += f", {row.mapped_ranges} ranges mapped ({format_size(row.mapped_bytes)})"
     size = format_size(row.threshold) if row.threshold else "-"
     manager = f"on, {row.policy}" if row.manager_on else "off"
     return row.name, row.target, memory, manager, f"{size} ({row.threshold_origin})"
