@@ -101,6 +101,15 @@ cdef class DeviceCore:
         return target_of(self.table if self.table is not None else self._open_table(), array, None,
                          b"mapped_pointer", True)
 
+    def mapped_pointer_on(self, array, queue, /):
+        """Give the target address of a mapped array for work on a queue (None: on none), which uses it then.
+
+        To be called before the work is given to the queue, and again behind that: the queue may have been
+        synchronised meanwhile. Raises as `mapped_pointer` does.
+        """
+        return target_of(self.table if self.table is not None else self._open_table(), array, queue,
+                         b"mapped_pointer", True)
+
     def is_present(self, array, /):
         """Tell whether an array is mapped as a whole, or the byte at a host address is."""
         cdef PresentTable table = self.table if self.table is not None else self._open_table()

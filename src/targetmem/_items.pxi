@@ -146,11 +146,11 @@ cdef inline int add(Construct *construct, object things, const char *clause, uns
 cdef inline int begin(
     PresentTable table, Construct *construct, const char *method, unsigned int flags, object queue
 ) except -1:
+    if queue is not None:
+        queue.check(table.device)
     if table.closed:
         with table.device._gate:
             raise RuntimeError(f"{table.device.name}: the present table is closed")
-    if queue is not None:
-        queue.check(table.device)
     table.inside += 1
     table.constructs += 1
     construct.number = table.constructs

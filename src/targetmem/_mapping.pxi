@@ -311,6 +311,8 @@ cdef int insert_associated(PresentTable table, Item *item, uintptr_t target, obj
         raise MemoryError("present table: no host memory for an entry")
     Py_INCREF(memory)
     entry.memory = <PyObject *>memory
+    entry.view = item.view
+    item.view.obj = NULL
     return 0
 
 
@@ -325,7 +327,7 @@ cdef object disassociate_entry(PresentTable table, object thing):
         else:
             add_item(&construct, thing, b"array", 0, -1)
         item = construct.items
-        mapping = tmi_present_at(&table.present, item.host)
+        mapping = settled_at(table, item.host)
         if mapping is NULL:
             text = f"expected associated memory, got {item.host:#x}, which begins none"
             raise wrong(&construct, item, text)
@@ -334,10 +336,17 @@ cdef object disassociate_entry(PresentTable table, object thing):
             raise wrong(&construct, item, text)
         if mapping.dynamic != TM_INFINITE:
             raise wrong(&construct, item, "expected associated memory, got a mapping of `enter`: use exit")
-        settle(<Entry *>mapping, NULL)
         remove(table, <Entry *>mapping)
     finally:
         end(table, &construct)
+
+
+cdef tm_mapping *settled_at(PresentTable table, uintptr_t host) except? NULL:
+    """Give the mapping that begins exactly there, null for none, once no queue has work on it."""
+    cdef tm_mapping *mapping = tmi_present_at(&table.present, host)
+    while mapping is not NULL and not settle(<Entry *>mapping, NULL):
+        mapping = tmi_present_at(&table.present, host)
+    return mapping
 
 
 # --- attached pointers (OpenMP 5.2, 5.8.3) -----------------------------------------------------------------
@@ -358,11 +367,15 @@ cdef object attach_pointer(PresentTable table, object structure, size_t offset, 
             raise absent_error(&construct, item)
         at = item.host - entry.m.host + offset
         content = (<char *>&value)[:sizeof(value)]
-        submit(table, entry.m.target + at, <uintptr_t><char *>content, sizeof(value), None)
-        if entry.shadows is NULL:
-            shadows = {}
-            Py_INCREF(shadows)
-            entry.shadows = <PyObject *>shadows
-        (<dict>entry.shadows)[at] = content
+        entry.m.users += 1
+        try:
+            submit(table, entry.m.target + at, <uintptr_t><char *>content, sizeof(value), None)
+            if entry.shadows is NULL:
+                shadows = {}
+                Py_INCREF(shadows)
+                entry.shadows = <PyObject *>shadows
+            (<dict>entry.shadows)[at] = content
+        finally:
+            leave(table, entry)
     finally:
         end(table, &construct)

@@ -99,8 +99,9 @@ cdef int obtain(PresentTable table, Entry *entry) except -1:
         if address is NULL:
             raise table.manager.failure()
         block = tm_block_at(handle, address)
-    entry.block = block
-    entry.m.target = <uintptr_t>tm_block_address(block)
+        entry.block, entry.m.target = block, <uintptr_t>address
+        return raise_interruption()
+    entry.block, entry.m.target = block, <uintptr_t>tm_block_address(block)
     return 0
 
 
@@ -117,7 +118,7 @@ cdef int give_back(PresentTable table, Entry *entry) except -1:
         status = tmi_free(handle, address, TM_OWNED, TM_SIZE_UNKNOWN)
     if status != TM_OK:
         raise table.manager.failure()
-    return 0
+    return raise_interruption()
 
 
 cdef int remove(PresentTable table, Entry *entry) except -1:
@@ -182,13 +183,16 @@ cdef int use_on(PresentTable table, Entry *entry, object queue) except -1:
     if entry.queue is <PyObject *>queue:
         return 0
     use = QueueUse.__new__(QueueUse)
-    use.table, use.queue = table, queue
-    queue.defer(use)
-    use.entry = entry
+    use.table, use.queue, use.entry = table, queue, entry
     entry.references += 1
     entry.m.users += 1
     Py_INCREF(queue)
     entry.queue = <PyObject *>queue
+    try:
+        queue.defer(use)  # another thread may synchronise the queue as soon as this is done
+    except BaseException:
+        use()
+        raise
     return 0
 
 

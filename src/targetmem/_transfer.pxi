@@ -60,10 +60,9 @@ cdef int to_device_slow(
             offset = tmi_layout_offset(&layout, number)
             submit(table, target + offset, item.host + offset, layout.piece, queue)
     for shadow, content in shadows_in(entry, item):
-        if queue is not None:
-            queue.keep(content)
+        keep_on(queue, content)
         submit(table, entry.m.target + <uintptr_t>shadow, <uintptr_t><char *>content, len(content), queue)
-    return 0
+    return 0 if queue is None else use_on(table, entry, queue)
 
 
 cdef inline int to_host(PresentTable table, Construct *construct, Item *item, Entry *entry) except -1:
@@ -95,11 +94,11 @@ cdef int to_host_slow(
         scatter.staging = bytearray(item.size)
         staged = <uintptr_t><char *>scatter.staging
         retrieve(table, staged, target, item.size, queue)
-    if queue is not None:
-        queue.defer(scatter)
-    else:
+    if queue is None:
         scatter()
-    return 0
+        return 0
+    queue.defer(scatter)
+    return use_on(table, entry, queue)
 
 
 cdef class Scatter:
@@ -139,14 +138,27 @@ cdef list shadows_in(Entry *entry, Item *item):
 
 
 cdef object queue_of(PresentTable table, Construct *construct, Item *item, Entry *entry):
-    """Give the construct's queue, or None; the queue then keeps the host's memory and uses the entry."""
+    """Give the construct's queue, or None; the queue then keeps the host's memory and uses the entry.
+
+    Once the work is given to the queue, it must be told of the entry again: another thread may have synchronised
+    it meanwhile.
+    """
     if construct.queue is NULL:
         return None
     queue = <object>construct.queue
     if item.view.obj is not NULL:
-        queue.keep(memoryview(<object>item.view.obj))
+        keep_on(queue, <object>item.view.obj)
     use_on(table, entry, queue)
     return queue
+
+
+cdef keep_on(object queue, object used):
+    """Have a queue hold memory where it is, if there is a queue."""
+    if queue is not None:
+        try:
+            queue.keep(memoryview(used))  # which also keeps a bytearray from being resized
+        except ValueError:
+            queue.keep(used)  # NumPy's dates and the like have no such view
 
 
 cdef layout_of(Item *item, tm_layout *layout):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,7 +88,9 @@ def run(
 ) -> None:
     """Run an entry of an image of the device; `shape` is teams and threads of each team."""
     check(device, entry, shape)
-    passed = [translate(device, entry.name, number, argument) for number, argument in enumerate(arguments)]
+    passed = [
+        translate(device, entry.name, number, argument, queue) for number, argument in enumerate(arguments)
+    ]
     with device.ready():
         if queue is not None:
             queue.check(device)
@@ -111,6 +114,16 @@ def run(
         except Exception as error:
             text = f"{device.name}: {entry.name}: {type(error).__name__}: {error}"
             raise PluginError(text, plugin=device.plugin.name) from error
+    if queue is not None:
+        _use_again(device, arguments, queue)
+
+
+def _use_again(device: Device, arguments: tuple[object, ...], queue: Queue) -> None:
+    """Have the queue use the mappings, should it have been synchronised before the work was given to it."""
+    for argument in arguments:
+        if not isinstance(argument, Buffer) and _view(argument) is not None:
+            with suppress(MappingError):  # another thread ended it
+                device.mapped_pointer_on(argument, queue)
 
 
 def check(device: Device, entry: object, shape: tuple[int, int]) -> None:
@@ -126,8 +139,10 @@ def check(device: Device, entry: object, shape: tuple[int, int]) -> None:
         raise ValueError(f"run: expected 1 or more teams of 1 or more threads, got {shape[0]} of {shape[1]}")
 
 
-def translate(device: Device, entry: str, number: int, argument: Any) -> Any:
+def translate(device: Device, entry: str, number: int, argument: Any, queue: Queue | None = None) -> Any:
     """Give an argument as the plugin gets it: memory of the device with its format, or the number itself.
+
+    With a queue that uses the mapping of an array from then on.
 
     Raises MappingError for an array that isn't mapped, ValueError for a Buffer of another device.
     """
@@ -141,7 +156,7 @@ def translate(device: Device, entry: str, number: int, argument: Any) -> Any:
     if view is None:
         return argument
     try:
-        address = device.mapped_pointer(argument)
+        address = device.mapped_pointer_on(argument, queue)
     except MappingError as error:
         text = f"{entry}: argument {number}: expected an array that is mapped; device.enter(to=[...]) maps it"
         raise MappingError(f"{device.name}: {text}: {error}") from None
