@@ -14,7 +14,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` would be half of what importing this costs
 if TYPE_CHECKING:
-    from targetmem import abc, errors
+    from targetmem import abc, errors, omp
     from targetmem._core import Backend, Buffer
     from targetmem._device import Device
     from targetmem.integrations import install, pooled, uninstall
@@ -33,6 +33,7 @@ __all__ = [
     "errors",
     "get_include",
     "install",
+    "omp",
     "on_pressure",
     "plugins",
     "pooled",
@@ -49,6 +50,7 @@ _HOMES = {
     "abc": "",
     "errors": "",
     "install": "integrations",
+    "omp": "",
     "on_pressure": "pressure",
     "plugins": "",
     "pooled": "integrations",

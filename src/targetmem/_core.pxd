@@ -157,6 +157,18 @@ cdef extern from "layout.h" nogil:
     size_t tmi_layout_pieces(const tm_layout *)
     size_t tmi_layout_offset(const tm_layout *, size_t)
     void tmi_layout_copy(const tm_layout *, void *, const void *)
+cdef extern from "rectangle.h" nogil:
+    ctypedef struct tm_rectangle:
+        size_t piece
+        size_t pieces
+        size_t to_end
+        size_t from_end
+    ctypedef struct tm_side:
+        const size_t *offsets
+        const size_t *dimensions
+    const char *tmi_rectangle_make(tm_rectangle *, size_t, size_t, const size_t *, tm_side, tm_side)
+    void tmi_rectangle_copy(const tm_rectangle *, void *, const void *)
+    void tmi_rectangle_piece(const tm_rectangle *, size_t, size_t *, size_t *)
 
 
 cdef class Backend:

@@ -1,6 +1,6 @@
 """The C core's binding, for type checkers; see `_core.pyx`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
 
@@ -12,14 +12,18 @@ __all__ = [
     "Buffer",
     "BufferView",
     "DeviceCore",
+    "HostMemory",
     "Lease",
     "ManagerCore",
     "NumpyPool",
     "PresentTable",
+    "Rectangle",
     "Wrappers",
     "Wrapping",
     "begin_queue_use",
+    "copy_host",
     "end_queue_use",
+    "fill_host",
     "numpy_attached",
     "numpy_stop",
     "own_methods",
@@ -273,6 +277,40 @@ class PresentTable:
     def disown(self) -> None: ...
 
 def recycled(cls: _Class, /) -> _Class: ...
+
+class HostMemory:
+    def __init__(self, thing: object, *, writable: bool = False) -> None: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+class Rectangle:
+    def __init__(
+        self,
+        element: int,
+        dimensions: int,
+        volume: Sequence[int],
+        to_offsets: Sequence[int],
+        from_offsets: Sequence[int],
+        to_dimensions: Sequence[int],
+        from_dimensions: Sequence[int],
+    ) -> None: ...
+    @property
+    def wrong(self) -> str | None: ...
+    @property
+    def piece(self) -> int: ...
+    @property
+    def pieces(self) -> int: ...
+    @property
+    def to_end(self) -> int: ...
+    @property
+    def from_end(self) -> int: ...
+    def copy(self, to: int, source: int, /) -> None: ...
+    def place(self, number: int, /) -> tuple[int, int]: ...
+
+def copy_host(to: int, source: int, size: int, /) -> None: ...
+def fill_host(to: int, value: int, size: int, /) -> None: ...
 def set_tag(number: int, /) -> int: ...
 def begin_queue_use(buffer: Buffer, queue: object, /) -> bool: ...
 def end_queue_use(buffer: Buffer, queue: object, /) -> None: ...

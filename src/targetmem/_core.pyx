@@ -1,7 +1,10 @@
 """The thin binding of the C core: argument checks, lifetimes, exceptions. No policy lives here."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE, PyObject_CheckBuffer
+from cpython.buffer cimport (
+    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release,
+    PyObject_CheckBuffer, PyObject_GetBuffer
+)
 from cpython.exc cimport PyErr_Clear, PyErr_SetInterrupt, PyErr_WriteUnraisable
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
@@ -9,7 +12,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_CLEAR, Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove, memset
 
 cdef extern from "Python.h":
     Py_ssize_t quick_size "PyLong_AsSsize_t"(object) noexcept  # -1: negative, or an error is set
@@ -37,9 +40,10 @@ from collections import namedtuple
 from threading import Event, get_ident
 from types import MethodDescriptorType
 
-__all__ = ["Backend", "BlockInfo", "Buffer", "BufferView", "DeviceCore", "Lease", "ManagerCore", "NumpyPool",
-           "PresentTable", "Wrappers", "Wrapping", "begin_queue_use", "end_queue_use", "numpy_attached",
-           "numpy_stop", "own_methods", "recycled", "set_tag"]
+__all__ = ["Backend", "BlockInfo", "Buffer", "BufferView", "DeviceCore", "HostMemory", "Lease",
+           "ManagerCore", "NumpyPool", "PresentTable", "Rectangle", "Wrappers", "Wrapping",
+           "begin_queue_use", "copy_host", "end_queue_use", "fill_host", "numpy_attached", "numpy_stop",
+           "own_methods", "recycled", "set_tag"]
 
 BlockInfo = namedtuple("BlockInfo", "address size requested tag live direct owned")
 BlockInfo.__doc__ = """A tracked block: address, block bytes, requested bytes, tag number, and whether it is
@@ -341,4 +345,5 @@ include "_mapping.pxi"
 include "_device.pxi"
 include "_recycled.pxi"
 include "_view.pxi"
+include "_copies.pxi"
 include "_numpy.pxi"

@@ -165,6 +165,33 @@ class Device(DeviceCore):
             raise NotSupported(text, plugin=self.plugin.name)
         self._table_once().unified = wanted
 
+    # --- copies: done on return; addresses as ints ---
+
+    def submit(self, target: int, host: int, size: int) -> None:
+        """Copy bytes from a host address to an address of the device. Raises what the plugin does."""
+        with self.ready():
+            self.plugin.submit(self.index, target, host, size)
+
+    def retrieve(self, host: int, target: int, size: int) -> None:
+        """Copy bytes from an address of the device to a host address. Raises what the plugin does."""
+        with self.ready():
+            self.plugin.retrieve(self.index, host, target, size)
+
+    def can_exchange(self, other: Device) -> bool:
+        """Tell whether `exchange` works with another device: only those of one plugin can."""
+        with self.ready():
+            return self.plugin is other.plugin and self.plugin.can_exchange(self.index, other.index)
+
+    def exchange(self, target: int, other: Device, source: int, size: int) -> None:
+        """Copy bytes from an address of another device (`can_exchange`) to one of this device."""
+        with self.ready(), other.ready():
+            self.plugin.exchange(self.index, target, other.index, source, size)
+
+    def fill(self, target: int, pattern: bytes, count: int) -> None:
+        """Write a pattern `count` times, one after the other, from an address of the device on."""
+        with self.ready():
+            self.plugin.fill(self.index, target, pattern, count)
+
     # --- work ---
 
     def queue(self) -> Queue:

@@ -75,7 +75,7 @@ class InvalidFree(TargetMemoryError):
 
     `address` and `size` (bytes, None when not given) are what free was called with; `hit_address` and
     `hit_size` are the block that they hit (0 when none). `reason` is "double_free", "interior",
-    "size_mismatch" or "owned".
+    "size_mismatch", "owned" or, from routines that know all blocks, "foreign".
     """
 
     def __init__(
