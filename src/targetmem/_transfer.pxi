@@ -140,8 +140,8 @@ cdef list shadows_in(Entry *entry, Item *item):
 cdef object queue_of(PresentTable table, Construct *construct, Item *item, Entry *entry):
     """Give the construct's queue, or None; the queue then keeps the host's memory and uses the entry.
 
-    Once the work is given to the queue, it must be told of the entry again: another thread may have synchronised
-    it meanwhile.
+    Once the work is given to the queue, it must be told of the entry again: another thread may have
+    synchronised it meanwhile.
     """
     if construct.queue is NULL:
         return None
