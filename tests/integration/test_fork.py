@@ -202,3 +202,29 @@ def test_multiprocessing(method: str, tmp_path: Path) -> None:
         assert_parent_only(calls)
     for own in calls.values():
         assert 1 == own.count("init")
+
+
+def test_mapped_data(tmp_path: Path) -> None:
+    """In the child the host's mappings go on, apart from the parent's; another device refuses."""
+    program = """
+    data, big = bytearray(b"parent"), bytearray(1 << 20)
+    host.enter(to=data)
+    other.enter(to=data)
+
+    child = os.fork()
+    if child == 0:
+        assert host.is_present(data)
+        data[:] = b"child!"
+        host.exit(from_=data)
+        assert data == b"parent"
+        assert refuses(lambda: other.exit(from_=data))
+        assert refuses(lambda: other.is_present(data))
+        os._exit(0)
+    wait(child)
+    assert host.is_present(data)
+    host.exit(release=data)
+    other.exit(from_=data)
+    """
+    outcome, calls = run(program, tmp_path)
+    assert (0, "") == (outcome.status, outcome.stderr)
+    assert_parent_only(calls)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from targetmem.errors import DeviceClosed
+from targetmem.errors import DeviceClosed, MappingError
 from targetmem.plugins.host import HostPlugin
 from targetmem.plugins.simulated import SimulatedPlugin
 from targetmem.queue import Queue
 from tests.integration.mapped import on_device, poke
-from tests.unit.registries import registry_with
+from tests.unit.registries import forked, in_threads, registry_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -233,4 +233,33 @@ def test_an_interrupt_inside_the_device() -> None:
         device.exit(from_=a)
     assert [1] == [row.dynamic for row in device.present_table()]
     device.exit(from_=a)
+    registry.close()
+
+
+def test_a_fork_while_an_array_is_mapped() -> None:
+    """What a thread of the parent was just mapping is never ready in the child: an error, and no hang."""
+
+    class Forking(SimulatedPlugin):
+        """Forks inside its first copy."""
+
+        fork_safe = True
+        status = -1
+
+        def submit(self, *arguments: Any, **options: Any) -> None:
+            if self.status == -1:
+                self.status = forked(lambda: in_threads(1, in_the_child).remove(True))
+            super().submit(*arguments, **options)
+
+    def in_the_child() -> bool:
+        with pytest.raises(MappingError, match="by the parent when this process was forked"):
+            device.enter(to=a)
+        return True
+
+    plugin = Forking()
+    registry = registry_with(plugin)
+    device = registry.device("x:0")
+    a = np.zeros(10)
+    device.enter(to=a)
+    assert 0 == plugin.status
+    device.exit(release=a)
     registry.close()
