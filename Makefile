@@ -35,7 +35,7 @@ native: build ## run the C stress tests under the sanitizers, without an interpr
 
 sanitize: ## run the tests inside the interpreter with the extension under ASan and UBSan
 	$(MAKE) build TARGETMEM_SANITIZE=address,undefined
-	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
 	  $(BIN)/python -m pytest $(wildcard tests/unit tests/contract tests/property tests/ladder) $(PYTEST_ARGS); \
 	  status=$$?; $(MAKE) build && exit $$status
 
