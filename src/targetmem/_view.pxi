@@ -1,9 +1,13 @@
 # Part of _core.pyx: typed views of a Buffer, and handing it over to other libraries without a copy.
 
+from cpython.buffer cimport (
+    PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_FULL_RO, PyBuffer_ToContiguous,
+)
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcpy
+
+from math import prod
 
 cdef extern from "Python.h":
     int Py_IsInitialized() nogil
@@ -32,6 +36,10 @@ ctypedef fused AnyTensor:
     DLManagedTensor
     DLManagedTensorVersioned
 
+cdef int _C_ORDER = PyBUF_C_CONTIGUOUS & ~PyBUF_STRIDES
+cdef int _F_ORDER = PyBUF_F_CONTIGUOUS & ~PyBUF_STRIDES
+cdef int _ANY_ORDER = PyBUF_ANY_CONTIGUOUS & ~PyBUF_STRIDES
+cdef int _ORDERS = _C_ORDER | _F_ORDER | _ANY_ORDER
 cdef uint64_t _COPIED = 2  # DLPACK_FLAG_BITMASK_IS_COPIED
 cdef int _CPU = 1  # kDLCPU
 # kDLCUDA, kDLROCM, kDLOneAPI: not run on hardware. An OpenCL consumer expects a cl_mem, which this is not.
@@ -39,12 +47,18 @@ cdef dict _DLPACK_DEVICES = {"cuda": 2, "hip": 10, "sycl": 14}
 
 
 cdef void end_export(void *context) noexcept nogil:
-    """Drop what a consumer held. It may come from any thread, and after the interpreter's end."""
+    """Drop what a consumer held. It may come from any thread, and while the interpreter ends or after that.
+
+    Then the memory goes with the process. No object here: Cython would take the GIL to drop it, and crash.
+    """
     if Py_IsInitialized():
-        with gil:
-            view = <BufferView>context
-            view.buffer.exports -= 1
-            Py_DECREF(view)
+        drop_export(context)
+
+
+cdef void drop_export(void *context) noexcept with gil:
+    view = <BufferView>context
+    view.buffer.exports -= 1
+    Py_DECREF(view)
 
 
 cdef void delete_plain(DLManagedTensor *managed) noexcept nogil:
@@ -134,8 +148,9 @@ cdef class BufferView:
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         view.buf = <char *>self.buffer.host_address() + self.offset
-        if not (flags & PyBUF_STRIDES) == PyBUF_STRIDES and not self.dense():
-            raise BufferError("this view has strides, which the consumer does not take")
+        if not self.suits(flags):
+            got = f"{self.strides} of {self.shape}"
+            raise BufferError(f"the consumer does not take these strides (bytes): {got}")
         view.obj = self
         view.len = self.bytes
         view.itemsize = self.itemsize
@@ -151,13 +166,24 @@ cdef class BufferView:
     def __releasebuffer__(self, Py_buffer *view):
         self.buffer.exports -= 1
 
-    cdef bint dense(self):
-        """Whether the elements lie one behind the other, in C order."""
-        cdef Py_ssize_t step = self.itemsize
-        for i in range(self.ndim - 1, -1, -1):
-            if self.shape_[i] != 1 and self.strides_[i] != step:
-                return self.bytes == 0
-            step *= self.shape_[i]
+    cdef bint suits(self, int flags):
+        """Whether the consumer takes the order in which the elements lie."""
+        cdef int orders = flags & _ORDERS
+        if (flags & PyBUF_STRIDES) != PyBUF_STRIDES:
+            orders = _C_ORDER
+        return orders == 0 or ((orders & (_C_ORDER | _ANY_ORDER)) and self.dense(False)) or (
+            (orders & (_F_ORDER | _ANY_ORDER)) and self.dense(True))
+
+    cdef bint dense(self, bint first_fastest):
+        """Whether the elements lie one behind the other, in C order or with the first index fastest."""
+        cdef Py_ssize_t step = self.itemsize, i, at
+        if self.bytes == 0:
+            return True
+        for i in range(self.ndim):
+            at = i if first_fastest else self.ndim - 1 - i
+            if self.shape_[at] != 1 and self.strides_[at] != step:
+                return False
+            step *= self.shape_[at]
         return True
 
     cdef dict interface(self):
@@ -206,19 +232,32 @@ cdef class BufferView:
             raise BufferError(f"DLPack: expected the device {device}, got {wanted}: copy it there first")
         if stream is not None and device[0] == _CPU:
             raise ValueError(f"DLPack: expected no stream for memory of the host, got {stream!r}")
-        view = self.copied() if copy else self
+        view = self.copied() if copy else self.in_elements()
         if max_version is not None and tuple(max_version) >= (1, 0):
             return versioned(view, _COPIED if copy else 0)
         return plain(view)
 
+    cdef BufferView in_elements(self):
+        """The view itself, if its strides are whole elements, as DLPack counts them."""
+        for i in range(self.ndim):
+            if self.bytes and self.strides_[i] % self.itemsize and self.shape_[i] > 1:
+                wanted = f"strides in multiples of {self.itemsize} bytes"
+                raise BufferError(f"DLPack: expected {wanted}, got {self.strides}: copy=True")
+        return self
+
     cdef BufferView copied(self):
-        """A copy in a Buffer of its own, from the same manager."""
-        if self.dlpack_device()[0] != _CPU or not self.dense():
-            raise BufferError("DLPack: expected memory of the host without gaps to copy; use copy=None")
+        """A copy in C order, in a Buffer of its own from the same manager."""
+        if self.dlpack_device()[0] != _CPU:
+            raise BufferError("DLPack: expected memory of the host to copy; use copy=None")
         cdef Buffer made = take(self.buffer.manager, self.bytes)
+        cdef Py_buffer source
         if self.bytes:
-            memcpy(made.address, <char *>self.buffer.address + self.offset, self.bytes)
-        return new_view(made, self.element, self.shape, self.strides, 0)
+            PyObject_GetBuffer(self, &source, PyBUF_FULL_RO)
+            try:
+                PyBuffer_ToContiguous(made.address, &source, source.len, b"C")
+            finally:
+                PyBuffer_Release(&source)
+        return new_view(made, self.element, self.shape, dense_strides(self.itemsize, self.shape), 0)
 
 
 cdef object plain(BufferView view):
@@ -251,7 +290,7 @@ cdef str plugin_of(Buffer buffer):
 cdef BufferView new_view(Buffer buffer, element, shape, strides, Py_ssize_t offset):
     """Make a view. Before: all elements lie inside the Buffer."""
     cdef BufferView view = BufferView.__new__(BufferView)
-    cdef Py_ssize_t i, count = 1
+    cdef Py_ssize_t i
     view.buffer, view.element, view.offset = buffer, element, offset
     view.ndim, view.itemsize, view.format_ = len(shape), element.size, element.format.encode()
     view.shape_ = <Py_ssize_t *>malloc(max(1, 2 * view.ndim) * sizeof(Py_ssize_t))
@@ -260,9 +299,13 @@ cdef BufferView new_view(Buffer buffer, element, shape, strides, Py_ssize_t offs
     view.strides_ = view.shape_ + view.ndim
     for i in range(view.ndim):
         view.shape_[i], view.strides_[i] = shape[i], strides[i]
-        count *= view.shape_[i]
-    view.bytes = count * view.itemsize
+    view.bytes = 0 if 0 in shape else prod(shape) * element.size
     return view
+
+
+cdef tuple dense_strides(itemsize, shape):
+    from targetmem.view_layout import dense
+    return dense(itemsize, shape)
 
 
 cdef BufferView make_view(Buffer buffer, dtype, shape, strides, offset):

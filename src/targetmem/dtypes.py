@@ -25,7 +25,19 @@ FORMATS = {
     "c8": "Zf",
     "c16": "Zd",
 }
-LONG_NAMES = {"bool": "b1", "int": "i8", "float": "f8", "complex": "c16", "bool_": "b1"}
+LONG_NAMES = {
+    "bool": "b1",
+    "bool_": "b1",
+    "int": "i8",
+    "uint": "u8",
+    "intp": "i8",
+    "uintp": "u8",
+    "half": "f2",
+    "single": "f4",
+    "double": "f8",
+    "float": "f8",
+    "complex": "c16",
+}
 KINDS = {"int": "i", "uint": "u", "float": "f", "complex": "c"}
 DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # DLDataTypeCode of DLPack 1.0
 NATIVE = "<" if sys.byteorder == "little" else ">"
@@ -78,5 +90,5 @@ def _short(name: str) -> str:
         return LONG_NAMES[name]
     if long := re.fullmatch(r"(int|uint|float|complex)(\d+)", name):
         return f"{KINDS[long[1]]}{int(long[2]) // 8}"
-    by_code = {code: short for short, code in FORMATS.items()} | {"l": "i8", "L": "u8"}
+    by_code = {code: short for short, code in FORMATS.items()} | {"l": "i8", "L": "u8", "n": "i8", "N": "u8"}
     return by_code.get(name, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING
 
 from targetmem.dtypes import parse_dtype
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
 
     from targetmem.dtypes import ElementType
 
-__all__ = ["Layout", "layout_of"]
+__all__ = ["Layout", "dense", "layout_of"]
 
 MOST_DIMENSIONS = 64  # of NumPy and of the buffer protocol
+MOST = (1 << 63) - 1  # what the buffer protocol holds, in elements and in bytes
 Layout = tuple["ElementType", tuple[int, ...], tuple[int, ...], int]
 
 
@@ -35,12 +37,14 @@ def layout_of(
     if not 0 <= start <= size:
         raise ValueError(f"view: expected an offset of 0 to {size} bytes, got {start}")
     extents = _shape(size - start, element.size, shape)
-    steps = _dense(element.size, extents) if strides is None else tuple(step.__index__() for step in strides)
+    steps = dense(element.size, extents) if strides is None else tuple(step.__index__() for step in strides)
     if len(steps) != len(extents) or len(extents) > MOST_DIMENSIONS:
         raise ValueError(
             f"view: expected one stride for each of up to {MOST_DIMENSIONS} dimensions, "
             f"got {len(steps)} for {len(extents)}"
         )
+    if max(map(abs, (*extents, *steps)), default=0) > MOST:
+        raise ValueError(f"view: expected sizes and strides of at most {MOST}, got {extents} and {steps}")
     _check_inside(size, element.size, extents, steps, start)
     return element, extents, steps, start
 
@@ -52,14 +56,17 @@ def _shape(
         if room % itemsize:
             raise ValueError(f"view: expected a multiple of {itemsize} bytes, got {room}: give a shape")
         return (room // itemsize,)
-    extents = (shape,) if hasattr(shape, "__index__") else tuple(shape)
-    numbers = tuple(extent.__index__() for extent in extents)
+    try:
+        extents = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        numbers = tuple(index(extent) for extent in extents)
+    except TypeError:
+        raise TypeError(f"view: expected a shape of whole numbers, got {shape!r}") from None
     if any(number < 0 for number in numbers):
         raise ValueError(f"view: expected a shape of 0 or more elements in each dimension, got {numbers}")
     return numbers
 
 
-def _dense(itemsize: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def dense(itemsize: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Give the strides of C order."""
     return tuple(itemsize * prod(shape[at + 1 :]) for at in range(len(shape)))
 

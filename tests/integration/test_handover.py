@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
 np = pytest.importorskip("numpy")
 
 NUMBERS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
+MORE_NAMES = {
+    "?": ("bool",),
+    "i8": ("l", "n", "int", "intp", int),
+    "u8": ("L", "N", "uint", "uintp"),
+    "f2": ("half",),
+    "f4": ("single",),
+    "f8": ("double", "float", float),
+    "c16": ("complex", complex),
+}
 
 
 @pytest.fixture
@@ -151,6 +162,11 @@ def test_a_released_buffer() -> None:
         (("i4", (2, 2), (4,)), "expected one stride for each of up to 64 dimensions, got 1 for 2"),
         (("i4", (2,), (-4,)), "got -4 to 4"),
         (("i4", (3,), (1 << 62,)), "expected elements in bytes 0 to 64"),
+        (("i4", (1 << 62, 4)), "expected elements in bytes 0 to 64"),
+        (("i4", (1 << 63, 0)), f"expected sizes and strides of at most {(1 << 63) - 1}"),
+        (("i4", (1,), (-1 << 70,)), f"expected sizes and strides of at most {(1 << 63) - 1}"),
+        (("i4", 2.5), "expected a shape of whole numbers, got 2.5"),
+        (("i4", (2, "3")), r"expected a shape of whole numbers, got \(2, '3'\)"),
         (("O",), "dtype: expected a type of numbers .* got 'O'"),
         (("x9",), "dtype: expected a type of numbers"),
         ((object,), "dtype: expected a type of numbers"),
@@ -168,7 +184,8 @@ def test_views_that_do_not_fit(arguments: tuple[Any, ...], told: str) -> None:
 def test_dtypes_mean_what_numpy_means(name: str) -> None:
     """Each spelling of a type is NumPy's: short and long names, byte orders, dtype objects and types."""
     dtype = np.dtype(name)
-    spellings: list[Any] = [name, dtype, dtype.type, dtype.name, dtype.str, "=" + dtype.str[1:], dtype.char]
+    spellings: list[Any] = [*MORE_NAMES.get(name, ()), name, dtype]
+    spellings += [dtype.type, dtype.name, dtype.str, "=" + dtype.str[1:], dtype.char]
     for spelling in spellings:
         if spelling in ("F", "D"):
             continue  # codes of NumPy alone
@@ -187,9 +204,13 @@ def layouts(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], int
     dtype = draw(st.sampled_from(NUMBERS))
     size = np.dtype(dtype).itemsize
     shape = draw(st.lists(st.integers(0, 5), max_size=4).map(tuple))
-    strides = tuple(draw(st.integers(-6, 6)) * size for _ in shape)
+    unit = draw(st.sampled_from([1, size]))
+    strides = tuple(draw(st.integers(-6, 6)) * unit for _ in shape)
     low = sum((n - 1) * step for n, step in zip(shape, strides, strict=True) if step < 0 and 0 not in shape)
     return dtype, shape, strides, -low + draw(st.integers(0, 100)) * size
+
+
+COPIED = partial(np.from_dlpack, copy=True)
 
 
 @given(layouts())
@@ -200,10 +221,51 @@ def test_any_layout_is_numpys(layout: tuple[str, tuple[int, ...], tuple[int, ...
     expected = np.ndarray(shape, dtype, np.asarray(buffer), offset, strides)
     view = buffer.view(dtype, shape, strides=strides, offset=offset)
     assert (shape, strides) == (view.shape, view.strides)
-    for seen in (np.asarray(view), np.asarray(memoryview(view)), np.from_dlpack(view)):
+    takers: list[Any] = [np.asarray, lambda view: np.asarray(memoryview(view)), COPIED]
+    if all(step % expected.itemsize == 0 for step in strides):
+        takers.append(np.from_dlpack)
+    for seen in (take(view) for take in takers):
         assert (shape, expected.dtype) == (seen.shape, seen.dtype)
         assert expected.tobytes() == seen.tobytes()
     assert math.prod(shape) == np.asarray(view).size
+
+
+SHAPED, STRIDES, C_ORDER, F_ORDER, ANY_ORDER = 0x8, 0x18, 0x38, 0x58, 0x98  # PyBUF_... of Python
+
+
+@pytest.mark.parametrize(
+    ("strides", "orders"),
+    [
+        ((12, 4), {0, SHAPED, STRIDES, C_ORDER, ANY_ORDER}),
+        ((4, 8), {STRIDES, F_ORDER, ANY_ORDER}),
+        ((24, 4), {STRIDES}),
+        ((12, -4), {STRIDES}),
+    ],
+)
+def test_consumers_get_the_order_that_they_ask_for(strides: tuple[int, int], orders: set[int]) -> None:
+    """Who takes memory only in one order, or without strides, gets no view that has another."""
+    view = allocate(64).view("i4", (2, 3), strides=strides, offset=8)
+    found = ctypes.create_string_buffer(96)  # more than a Py_buffer
+    taken = set()
+    for order in (0, SHAPED, STRIDES, C_ORDER, F_ORDER, ANY_ORDER):
+        try:
+            ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), found, order)
+        except BufferError as error:
+            assert f"does not take these strides (bytes): {strides}" in str(error)  # noqa: PT017
+            continue
+        taken.add(order)
+        ctypes.pythonapi.PyBuffer_Release(found)
+    assert orders == taken
+    view.buffer.release()
+
+
+def test_strides_that_dlpack_cannot_say() -> None:
+    """DLPack counts strides in elements: others are an error, and a copy has none of them."""
+    view = allocate(64).view("i4", (3,), strides=(6,))
+    with pytest.raises(BufferError, match=r"expected strides in multiples of 4 bytes, got \(6,\): copy=True"):
+        np.from_dlpack(view)
+    copied = np.from_dlpack(view, copy=True)
+    assert [0x03020100, 0x09080706, 0x0F0E0D0C] == copied.tolist()
 
 
 def test_dropped_in_another_thread_and_after_close(manager: MemoryManager) -> None:
