@@ -10,7 +10,7 @@ from targetmem.dtypes import parse_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import SupportsIndex
+    from typing import Any, SupportsIndex
 
     from targetmem.dtypes import ElementType
 
@@ -57,7 +57,7 @@ def _shape(
             raise ValueError(f"view: expected a multiple of {itemsize} bytes, got {room}: give a shape")
         return (room // itemsize,)
     try:
-        extents = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        extents: Any = (shape,) if hasattr(shape, "__index__") else shape
         numbers = tuple(index(extent) for extent in extents)
     except TypeError:
         raise TypeError(f"view: expected a shape of whole numbers, got {shape!r}") from None
