@@ -70,9 +70,9 @@ def test_the_demo() -> None:
     assert "came from the pool" in outcome.stdout
 
 
-def script() -> ModuleType:
-    """Give the module of the script that compares the outcomes of NumPy's own tests."""
-    spec = importlib.util.spec_from_file_location("numpy_suite", ROOT / "scripts" / "numpy_suite.py")
+def module_of(path: Path) -> ModuleType:
+    """Give a script as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -89,7 +89,7 @@ REPORT = """<testsuites><testsuite>
 
 def test_outcomes_that_differ_are_seen(tmp_path: Path) -> None:
     """A test that failed one way only, or ran one way only, is named with its outcome each way."""
-    suite = script()
+    suite = module_of(ROOT / "scripts" / "numpy_suite.py")
     found = {}
     for way, fault in (("plain", "skipped"), ("pooled", "failure")):
         path = tmp_path / f"{way}.xml"
